@@ -1,0 +1,29 @@
+"""For both kinds of tests: `pytest` on tests/ and `pytest --nbval-lax notebooks`."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Notebooks find params/ from any folder; their dossiers go to a folder of this test run."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "NEURONFIT_REPORTS" not in os.environ:
+        config._neuronfit_reports = tempfile.TemporaryDirectory(prefix="neuronfit-reports-")
+        os.environ["NEURONFIT_REPORTS"] = config._neuronfit_reports.name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    folder = getattr(config, "_neuronfit_reports", None)
+    if folder is not None:
+        os.environ.pop("NEURONFIT_REPORTS", None)
+        folder.cleanup()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The summary is read first and run last: its notebook needs the records of the other eight."""
+    items.sort(key=lambda item: item.path.name == "00_summary.ipynb")
