@@ -1,0 +1,110 @@
+"""The metric registry: name, unit, which direction is better, how it is shown.
+
+Storage is SI (``_s``, ``_bytes``, ``_per_s``, ``_usd``); milliseconds and GiB exist only in what is
+shown. A metric that is not here does not exist: :func:`metric` raises and names the nearest ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Optional
+
+from neuronfit.errors import NotFound, nearest
+
+__all__ = ["METRICS", "Metric", "metric"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One kind of number.
+
+    ``unit`` is the unit in storage, ``shown_unit`` the one on screen and
+    ``shown = stored * factor``. ``better`` is ``"higher"``, ``"lower"`` or ``None`` where neither is.
+    """
+
+    name: str
+    unit: str
+    better: Optional[str]
+    label: str
+    shown_unit: str
+    factor: float = 1.0
+    digits: int = 3
+    """significant digits shown"""
+
+    def number(self, value: float) -> str:
+        """``value`` (stored unit) as shown, without its unit: ``0.00597`` s -> ``"5.97"``."""
+        return _round(value * self.factor, self.digits, self.unit.startswith("USD"))
+
+    def text(self, value: float) -> str:
+        """``value`` (stored unit) as shown, with its unit: ``"5.97 ms"``, ``"2,674/s"``, ``"$0.079"``."""
+        shown = self.number(value)
+        if self.unit.startswith("USD"):
+            minus, shown = ("-", shown[1:]) if shown.startswith("-") else ("", shown)
+            return f"{minus}${shown}" + {"USD/h": "/h", "USD/month": " a month"}.get(self.unit, "")
+        glue = "" if not self.shown_unit or self.shown_unit[0] in "/x%" else " "
+        return f"{shown}{glue}{self.shown_unit}"
+
+
+_ALL = (
+    # speed
+    Metric("throughput_per_s", "1/s", "higher", "throughput", "/s", digits=4),
+    Metric("output_tokens_per_s", "tokens/s", "higher", "output tokens", "tokens/s", digits=4),
+    Metric("latency_mean_s", "s", "lower", "mean latency", "ms", 1e3),
+    Metric("latency_p50_s", "s", "lower", "latency p50", "ms", 1e3),
+    Metric("latency_p90_s", "s", "lower", "latency p90", "ms", 1e3),
+    Metric("latency_p95_s", "s", "lower", "latency p95", "ms", 1e3),
+    Metric("latency_p99_s", "s", "lower", "latency p99", "ms", 1e3),
+    Metric("ttft_s", "s", "lower", "time to first token", "ms", 1e3),
+    Metric("tpot_s", "s", "lower", "time per output token", "ms", 1e3),
+    Metric("compile_s", "s", "lower", "compile time", "s"),
+    Metric("batches_in_flight", "batches", None, "batches in flight", "batches"),
+    # size
+    Metric("parameters", "parameters", None, "parameters", "M", 1e-6, 4),
+    Metric("weights_bytes", "bytes", "lower", "weights", "GiB", 1 / 2**30),
+    Metric("memory_bytes", "bytes", None, "memory", "GiB", 1 / 2**30),
+    # load
+    Metric("rate_per_s", "1/s", None, "offered load", "/s", digits=4),
+    Metric("utilization", "fraction", "higher", "busy", "%", 100.0, 2),
+    Metric("instances", "instances", "lower", "instances", "", digits=4),
+    # money
+    Metric("usd_per_hour", "USD/h", "lower", "price", "$/h", digits=4),
+    Metric("usd_per_million", "USD/1e6", "lower", "cost per million", "$", digits=3),
+    Metric("usd_per_month", "USD/month", "lower", "cost per month", "$", digits=3),
+    Metric("usd", "USD", None, "money", "$", digits=3),
+    Metric("per_usd", "1/USD", "higher", "results per dollar", "/$", digits=4),
+    Metric("per_s_per_usd_hour", "1/s/(USD/h)", "higher", "throughput per dollar-hour", "/s per $/h", digits=4),
+    # change and effort
+    Metric("ratio", "ratio", None, "candidate / baseline", "x", digits=3),
+    Metric("fraction", "fraction", None, "share", "%", 100.0, 2),
+    Metric("person_days", "person-days", "lower", "effort", "person-days", digits=3),
+    Metric("months", "months", "lower", "months", "months", digits=3),
+    Metric("count", "count", None, "count", "", digits=4),
+)
+
+METRICS: dict[str, Metric] = {entry.name: entry for entry in _ALL}
+
+
+def _round(value: float, digits: int, money: bool) -> str:
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if money:
+        decimals = 0 if size >= 99.995 else 2 if size >= 0.9995 else 3
+    elif size < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    else:
+        decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+    if round(size, decimals) == 0:
+        return f"{value:.1e}"
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text and not money else text
+
+
+def metric(name: str) -> Metric:
+    """Look up a metric by name. Raises :class:`~neuronfit.errors.NotFound` with the nearest names."""
+    try:
+        return METRICS[name]
+    except KeyError:
+        near = nearest(name, METRICS)
+        raise NotFound("unknown metric", name, allowed=", ".join(near or METRICS)) from None
