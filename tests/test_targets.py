@@ -1,0 +1,296 @@
+"""Each path does what its contract says: on the CPU for real, on Neuron against documented doubles."""
+
+import ast
+import importlib.util
+import os
+from pathlib import Path
+
+import doubles
+import pytest
+import torch
+from neuronfit import model, system, targets
+from neuronfit.errors import BadInput, BadParams, WaitingForEvidence
+from neuronfit.params import Shape
+from neuronfit.targets import Subject
+
+TINY = {
+    "model_type": "bert",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 200,
+    "max_position_embeddings": 64,
+}
+SHAPE = Shape(batch_size=2, sequence_length=16)
+
+
+def subject(**changes):
+    return Subject(**{"config": TINY, "task": "feature-extraction", **changes})
+
+
+def made(path, **changes):
+    return targets.for_path(path)(subject(**changes))
+
+
+@pytest.fixture
+def expected():
+    built = model.build(TINY, "feature-extraction")
+    return model.call(built, model.example_inputs(TINY, "feature-extraction", 2, 16), "feature-extraction").last_hidden_state
+
+
+@pytest.mark.parametrize("path", targets.MEASURED_HERE)
+def test_every_path_keeps_the_protocol(path):
+    kind = targets.for_path(path)
+    assert kind.path == path and "precision" in kind.settings
+    assert all(callable(getattr(kind, name)) for name in ("prepare", "issue", "drain", "describe"))
+
+
+def test_an_unknown_path_names_those_that_exist():
+    with pytest.raises(BadInput, match="cpu, cuda, neuron_xla, neuron_native"):
+        targets.for_path("jax")
+
+
+# -- cpu --------------------------------------------------------------------------------------
+
+
+def test_the_cpu_computes_what_the_model_says(expected):
+    threads = torch.get_num_threads()
+    target = made("cpu", settings={"threads": 1})
+    try:
+        target.prepare(SHAPE)
+        assert torch.get_num_threads() == 1
+        target.issue()
+        target.drain()
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(target._output.last_hidden_state, expected, rtol=1e-4, atol=1e-5)
+    assert not target._output.last_hidden_state.requires_grad
+    assert target.describe()["threads"] == 1
+
+
+def test_the_cpu_uses_the_physical_cores_unless_told(monkeypatch):
+    monkeypatch.setattr(system, "physical_cores", lambda: 7)
+    assert made("cpu").describe()["threads"] == 7
+
+
+def test_the_cpu_generates_text():
+    config = {
+        "model_type": "llama",
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "vocab_size": 100,
+        "max_position_embeddings": 64,
+    }
+    target = made("cpu", config=config, task="text-generation")
+    target.prepare(Shape(batch_size=1, sequence_length=8, output_length=3))
+    target.issue()
+    assert target._output.shape == (1, 11)
+
+
+@pytest.mark.parametrize("threads", [0, True, "two"])
+def test_threads_are_a_whole_number(threads):
+    with pytest.raises(BadParams, match="settings.threads"):
+        made("cpu", settings={"threads": threads})
+
+
+def test_memory_is_checked_before_anything_is_built(monkeypatch):
+    monkeypatch.setattr(system, "memory_available", lambda: 2**20 // 10)
+    monkeypatch.setattr(model, "build", lambda *given, **options: pytest.fail("allocated"))
+    with pytest.raises(WaitingForEvidence) as caught:
+        made("cpu", command="neuronfit measure params/x.yaml --target cpu").prepare(SHAPE)
+    assert "GiB needed" in str(caught.value) and "GiB available" in str(caught.value)
+    assert "neuronfit measure params/x.yaml --target cpu" in str(caught.value)
+
+
+def test_unknown_memory_stops_nothing():
+    targets.check_memory(subject(), SHAPE, None, "host")
+
+
+# -- cuda -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this host has a GPU")
+def test_without_a_gpu_cuda_waits():
+    with pytest.raises(WaitingForEvidence, match="on a g6.xlarge: neuronfit measure"):
+        made("cuda", instance_type="g6.xlarge").prepare(SHAPE)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_gpu_computes_what_the_model_says(expected):
+    target = made("cuda")
+    target.prepare(SHAPE)
+    for _ in range(2):
+        target.issue()
+        target.drain()
+    assert target._answers[0].device.type == "cpu"
+    torch.testing.assert_close(target._answers[0], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_what_is_switched_on_for_the_gpu_is_described():
+    assert made("cuda").describe()["precision"] == "fp32"
+    on = made("cuda", settings={"tf32": True, "compile": True}).describe()
+    assert (on["precision"], on["route"], on["tf32"]) == ("tf32", "torch.compile", True)
+    assert made("cuda", precision="fp16", settings={"tf32": True}).describe()["precision"] == "fp16"
+    with pytest.raises(BadParams, match="true or false"):
+        made("cuda", settings={"tf32": "yes"})
+
+
+# -- neuron, XLA ------------------------------------------------------------------------------
+
+
+def test_a_trace_has_explicit_flags_and_gives_the_models_answer(monkeypatch, expected):
+    double = doubles.install(monkeypatch, "xla")
+    target = made("neuron_xla", instance_type="inf2.xlarge")
+    target.prepare(SHAPE)
+    (call,) = double.calls
+    assert call["flags"] == {"--auto-cast": "none", "--model-type": "transformer", "--optlevel": "2", "--target": "inf2"}
+    assert call["cpu_backend"] is False and isinstance(call["func"], torch.nn.Module)
+    target.issue()
+    target.drain()
+    assert all(one.device.type == "cpu" for one in target._output)
+    torch.testing.assert_close(target._output[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_compiled_shape_is_frozen(monkeypatch):
+    doubles.install(monkeypatch, "xla")
+    target = made("neuron_xla", instance_type="trn1.2xlarge")
+    target.prepare(SHAPE)
+    longer = targets.inputs_of(target.subject, Shape(batch_size=2, sequence_length=17))
+    with pytest.raises(RuntimeError, match="compiled for"):
+        target._traced(*longer.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "precision", "autocast"),
+    [
+        ({}, "fp32", "none"),
+        ({"auto_cast": "matmult"}, "fp32_bf16_matmul", "matmult bf16"),
+        ({"auto_cast": "matmult", "auto_cast_type": "tf32"}, "tf32", "matmult tf32"),
+        ({"auto_cast": "all"}, "bf16", "all bf16"),
+    ],
+)
+def test_the_precision_is_what_the_products_run_in(monkeypatch, settings, precision, autocast):
+    double = doubles.install(monkeypatch, "xla")
+    target = made("neuron_xla", instance_type="inf2.xlarge", settings=settings)
+    described = target.describe()
+    assert (described["precision"], described["autocast"]) == (precision, autocast)
+    target.prepare(SHAPE)
+    assert double.calls[0]["flags"].get("--auto-cast-type") == (autocast.split()[1] if settings else None)
+    assert "--auto-cast" in described["compiler_flags"]
+
+
+def test_without_a_device_the_trace_is_compiled_for_the_declared_one(monkeypatch):
+    double = doubles.install(monkeypatch, "xla", device=False)
+    made("neuron_xla", instance_type="inf2.xlarge").prepare(SHAPE)
+    assert double.calls[0]["cpu_backend"] is True and double.calls[0]["flags"]["--target"] == "inf2"
+
+
+def test_half_precision_inputs_follow_the_model(monkeypatch):
+    double = doubles.install(monkeypatch, "xla")
+    vit = {
+        "model_type": "vit",
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "image_size": 32,
+        "patch_size": 16,
+    }
+    target = made("neuron_xla", config=vit, task="image-classification", precision="bf16", instance_type="inf2.xlarge")
+    target.prepare(Shape(batch_size=1, sequence_length=1))
+    assert double.calls[0]["inputs"][0].dtype == torch.bfloat16
+
+
+def test_the_placeholder_waits_and_says_so(monkeypatch):
+    doubles.install(monkeypatch, "wrong_package")
+    with pytest.raises(WaitingForEvidence, match="WRONG PACKAGE"):
+        made("neuron_xla", instance_type="inf2.xlarge").prepare(SHAPE)
+
+
+def test_a_gpu_type_has_no_compiler_target():
+    with pytest.raises(WaitingForEvidence, match="no compiler target"):
+        made("neuron_xla", instance_type="g6.xlarge")
+
+
+def test_the_double_refuses_what_the_documentation_refuses(monkeypatch):
+    double = doubles.install(monkeypatch, "xla")
+    linear, example = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    with pytest.raises(TypeError, match="keyword-only"):
+        double.trace(linear, example, {})
+    with pytest.raises(ValueError, match="--target"):
+        double.trace(linear, example, cpu_backend=True)
+    with pytest.raises(RuntimeError, match="unrecognized"):
+        double.trace(linear, example, compiler_args="--auto-cast matmul")
+    assert double.analyze(linear, example)["support_percentage"] == "100.00%"
+
+
+# -- neuron, native ---------------------------------------------------------------------------
+
+
+def test_native_compiles_in_prepare_and_reads_back_before_the_clock_stops(monkeypatch, expected):
+    monkeypatch.delenv("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", raising=False)
+    double = doubles.install(monkeypatch, "native")
+    target = made("neuron_native", instance_type="trn2.3xlarge")
+    target.prepare(SHAPE)
+    assert os.environ["TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"] == "1"
+    assert double.log[:3] == ["to", "compile", "execute"] and set(double.log[3:]) == {"read back"}
+    double.log.clear()
+    target.issue()
+    assert double.log == ["execute"], "no compilation in a timed call"
+    target.drain()
+    assert double.log[1:] == ["read back"] * len(target._output) and target._output
+    torch.testing.assert_close(target._answers[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_native_raises_where_it_would_fall_back(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    monkeypatch.setenv("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "0")
+    double.fail_with.append(RuntimeError("NCC_EVRF004: operator not supported"))
+    with pytest.raises(RuntimeError, match="NCC_EVRF004"):
+        made("neuron_native", instance_type="trn2.3xlarge").prepare(SHAPE)
+
+
+def test_the_model_is_one_graph_without_breaks():
+    """What the native path asks of the model, with torch's own tracer in place of the Neuron backend."""
+    built = model.build(TINY, "feature-extraction")
+    compiled = torch.compile(built, backend="eager", fullgraph=True, dynamic=False)
+    inputs = model.example_inputs(TINY, "feature-extraction", 2, 16)
+    answer = targets.tensors_of(model.call(compiled, inputs, "feature-extraction"))
+    torch.testing.assert_close(answer[0], model.call(built, inputs, "feature-extraction").last_hidden_state)
+
+
+@pytest.mark.parametrize("path", ["neuron_xla", "neuron_native"])
+def test_generation_is_not_one_graph(monkeypatch, path):
+    doubles.install(monkeypatch, "xla" if path == "neuron_xla" else "native")
+    with pytest.raises(WaitingForEvidence, match="vLLM"):
+        made(path, task="text-generation", instance_type="trn2.48xlarge").prepare(SHAPE)
+
+
+# -- where things may be imported -------------------------------------------------------------
+
+
+def imported(nodes):
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def test_torch_is_imported_inside_functions_only():
+    folder = Path(targets.__file__).parent
+    beside = [folder.parent / f"{name}.py" for name in ("measure", "system", "stats", "compile")]
+    for path in [*beside, *sorted(folder.glob("*.py"))]:
+        tree = ast.parse(path.read_text())
+        assert not {"torch", "torch_neuronx", "transformers"} & set(imported(tree.body)), path
+        if path in beside:
+            assert not {"torch", "torch_neuronx", "transformers"} & set(imported(ast.walk(tree))), path
+
+
+def test_the_library_cannot_import_the_doubles():
+    assert importlib.util.find_spec("torch_neuronx") is None
+    for path in Path(targets.__file__).parents[1].rglob("*.py"):
+        assert not {"doubles", "tests"} & set(imported(ast.walk(ast.parse(path.read_text())))), path
