@@ -1,0 +1,1 @@
+"""Other people's numbers -> records. One module per family of sources."""
