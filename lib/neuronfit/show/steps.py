@@ -1,0 +1,530 @@
+"""The tables of the eight steps, one function each: a record in, a table out.
+
+Nothing is computed here. Each function lays out what a record says, defines its columns, and
+returns a :class:`~neuronfit.show.table.Note` where the record is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional, Union
+
+from neuronfit import stats
+from neuronfit.provenance import Quantity
+from neuronfit.record import Comparison, Compatibility, Compile, Cost, Measurement, Payback, Profile, TrialPlan, Utilization
+from neuronfit.show.headline import VERDICTS
+from neuronfit.show.table import Cell, Column, Note, Table, cell, number, plain, rows_of
+from neuronfit.show.wording import basis, missing, not_run, one_line, per_million, shape, software, source_text, words
+
+__all__ = [
+    "bases_table",
+    "compile_table",
+    "cost_table",
+    "differences_table",
+    "measurements_table",
+    "operators_table",
+    "pairs_table",
+    "paths_table",
+    "payback_table",
+    "plan_table",
+    "runs_table",
+    "situations_table",
+    "utilization_table",
+    "weights_table",
+]
+
+
+# -- steps 1 to 3 ------------------------------------------------------------------------------
+
+
+def situations_table(profile: Optional[Profile]) -> Union[Table, Note]:
+    """The situations in which a move is worth considering, or is not."""
+    if profile is None or not profile.situations:
+        return Note("No situations were judged.") if profile else not_run(None, 1)
+    answer = {True: ("yes", "good"), False: ("no", ""), None: ("a later step decides", "wait")}
+    return Table(
+        caption="Which of the eight situations apply",
+        columns=(
+            Column("situation", "a situation in which a move is worth considering, or is not", words=True),
+            Column("applies", "judged from the params file alone", words=True),
+            Column("because", "the value and the limit", words=True, wide=True),
+            Column("advice", "what follows if it applies", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (cell(entry.name, strong=bool(entry.applies)), cell(answer[entry.applies][0]), cell(entry.because), cell(entry.advice))
+            for entry in profile.situations
+        ),
+        key="situations",
+    )
+
+
+def weights_table(profile: Optional[Profile]) -> Union[Table, Note]:
+    """How large the model is in each precision."""
+    if profile is None:
+        return not_run(None, 1)
+    rows = [(cell(precision), cell((size, "weights_bytes"))) for precision, size in profile.weights.items()]
+    if profile.memory is not None:
+        rows.append((cell("weights and activations, largest shape"), cell((profile.memory, "memory_bytes"))))
+    return Table(
+        caption="Size of the model",
+        columns=(
+            Column("what", "precision of the weights; the last row adds activations of the largest shape asked for", words=True),
+            Column("size", "bytes the accelerator's memory must hold", "GiB"),
+        ),
+        rows=rows_of(rows),
+        footnote=number(profile.parameters, "parameters").replace(" [", " parameters [") + ".",
+        record=profile.id,
+    )
+
+
+def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
+    """Software path of each target, how long it is supported, and whether the model fits."""
+    if compatibility is None:
+        return not_run(None, 2)
+    answer = {True: ("yes", "good"), False: ("no", "bad"), None: ("nothing documented", "wait")}
+    return Table(
+        caption="Software paths and memory",
+        columns=(
+            Column("target", "name in the params file and instance type", words=True),
+            Column("path", "the software that would run it", words=True),
+            Column("supported", "what the vendor documents for this family and task", words=True),
+            Column("versions", "SDK, torch and Python of the path", words=True),
+            Column("until", "end of support, where a date is documented", words=True),
+            Column("needs / has", "memory the model needs, and what the accelerators of one instance have", "GiB"),
+            Column("fits", "whether the former is below the latter", words=True),
+        ),
+        record=compatibility.id,
+        rows=rows_of(
+            (
+                cell(entry.target, note=entry.instance_type, strong=True),
+                cell(entry.title, note=entry.status),
+                cell(answer[entry.supported][0], tone=answer[entry.supported][1]),
+                cell(
+                    ", ".join(
+                        f"{what} {version}" for what, version in (("SDK", entry.sdk), ("torch", entry.torch), ("Python", entry.python)) if version
+                    )
+                ),
+                cell(entry.until or "no date documented", note=f"as of {entry.as_of}" if entry.as_of else ""),
+                cell((entry.memory_needed, "memory_bytes"), (entry.memory_available, "memory_bytes")),
+                cell(
+                    *{True: ("yes",), False: ("no",), None: ("not known",)}[entry.fits], tone={True: "good", False: "bad", None: "wait"}[entry.fits]
+                ),
+            )
+            for entry in compatibility.targets
+        ),
+        key="paths",
+    )
+
+
+def operators_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
+    """Every operator of the exported graph with its documented status, the doubtful ones first."""
+    if compatibility is None:
+        return not_run(None, 2)
+    if not compatibility.operators:
+        return Note(f"No operators were listed: {compatibility.graph_how}.")
+    order = ("unsupported", "restricted", "no_statement", "listed")
+    tone = {"unsupported": "bad", "restricted": "wait", "no_statement": "wait", "listed": ""}
+    return Table(
+        caption="Operators of the graph",
+        columns=(
+            Column("operator", "name in the exported graph", words=True),
+            Column("calls", "how often one forward pass calls it"),
+            Column("status", "what the vendor's lists say about it; silence is not support", words=True),
+            Column("because", "the list and the entry", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.name, strong=entry.status == "unsupported"),
+                cell(f"{entry.calls:,}"),
+                cell(words(entry.status), tone=tone[entry.status]),
+                cell(entry.because),
+            )
+            for entry in sorted(compatibility.operators, key=lambda entry: (order.index(entry.status), -entry.calls, entry.name))
+        ),
+        footnote=f"How the operators were obtained: {compatibility.graph_how}.",
+        key="operators",
+    )
+
+
+def compile_table(compiled: Optional[Compile]) -> Union[Table, Note]:
+    """What compiled, how long it took, or what is waited for."""
+    if compiled is None:
+        return not_run(None, 3)
+    tone = {"compiled": "good", "failed": "bad", "waiting": "wait", "not_needed": ""}
+    return Table(
+        caption="Compilation",
+        columns=(
+            Column("target", "name in the params file and software path", words=True),
+            Column("status", "compiled, failed, waiting for a host, or not needed on this path", words=True),
+            Column("compile time", "wall time of one compilation", "s"),
+            Column("artefact", "size of the compiled file", "MiB"),
+            Column("compiled with", "shape, versions and flags", words=True, wide=True),
+            Column("because", "what the compiler said, and what to do", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.target, note=entry.path, strong=True),
+                cell(words(entry.status), tone=tone[entry.status]),
+                cell((entry.compile_time, "compile_s")) if entry.compile_time else missing("nothing was compiled"),
+                cell(f"{entry.artefact_bytes / 2**20:,.1f}") if entry.artefact_bytes else missing("nothing was compiled"),
+                _compiled_with(entry.versions, entry.flags, entry.shape),
+                cell(entry.because, note=entry.next or ""),
+            )
+            for entry in compiled.targets
+        ),
+        key="compile",
+        record=compiled.id,
+    )
+
+
+# -- step 4 ------------------------------------------------------------------------------------
+
+
+def measurements_table(measurements: Sequence[Measurement]) -> Union[Table, Note]:
+    """Every figure in the dossier with the settings under which it was taken."""
+    if not measurements:
+        return Note("No measurement and no published figure yet.")
+    ordered = sorted(measurements, key=lambda entry: (entry.settings.precision or "", entry.settings.batch_size or 0, entry.grade.rank))
+    names = list(dict.fromkeys(entry.target for entry in measurements))
+    ordered.sort(key=lambda entry: names.index(entry.target))
+    return Table(
+        caption="Figures in the dossier",
+        columns=(
+            Column("target", "name in the params file and instance type", words=True),
+            Column("batch × length", "sequences per call and tokens per sequence"),
+            Column("precision", "what the multiplications run in", words=True),
+            Column("throughput", "useful results of one instance per second", "per second"),
+            Column("mean", "mean latency of one call", "ms"),
+            Column("p50", "median latency of one call", "ms"),
+            Column("p99", "99th percentile of latency, where the sample is large enough", "ms"),
+            Column("taken with", "software, route, SDK and what the clock covered", words=True, wide=True),
+            Column("valid", "whether the run followed the protocol", words=True),
+            Column("source", "who says so", words=True, wide=True),
+            Column("record", "id of the record", words=True),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.target, note=entry.instance_type or "", strong=True),
+                cell(shape(entry)),
+                cell(entry.settings.precision or "not stated"),
+                cell((entry.quantity("throughput_per_s"), "throughput_per_s")),
+                cell((entry.quantity("latency_mean_s"), "latency_mean_s")),
+                cell((entry.quantity("latency_p50_s"), "latency_p50_s")),
+                cell((entry.quantity("latency_p99_s"), "latency_p99_s")),
+                cell(software(entry), note=entry.settings.timed_region or ""),
+                _valid_cell(entry),
+                cell(source_text(entry.source)),
+                cell(entry.id, record=entry.id),
+            )
+            for entry in ordered
+        ),
+        key="measurements",
+    )
+
+
+def pairs_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
+    """Candidate over baseline with an interval, and the verdict."""
+    if comparison is None:
+        return not_run(None, 4)
+    if not comparison.pairs:
+        return Note("No two figures could be put side by side yet.")
+    return Table(
+        caption="Candidate against baseline",
+        columns=(
+            Column("candidate", "name in the params file", words=True),
+            Column("mode", "matched: the same batch on both sides; best: each side's best batch", words=True),
+            Column("throughput", "candidate / baseline; above 1 the candidate is faster", "ratio"),
+            Column("p50", "median latency, candidate / baseline", "ratio"),
+            Column("p99", "99th percentile of latency, candidate / baseline", "ratio"),
+            Column("verdict", "both ends of the interval must lie beyond the margin to say faster or slower", words=True),
+        ),
+        rows=rows_of(
+            (
+                cell(pair.candidate, strong=True),
+                cell(pair.mode),
+                cell((pair.throughput, "ratio")),
+                cell((pair.latency_p50, "ratio")),
+                cell((pair.latency_p99, "ratio")),
+                cell(VERDICTS[pair.verdict][0], tone=VERDICTS[pair.verdict][1]),
+            )
+            for pair in comparison.pairs
+        ),
+        footnote=" ".join(
+            [*(pair.sentence for pair in comparison.pairs), f"Margin {comparison.margin * 100:g}%, confidence {comparison.confidence * 100:g}%."]
+        ),
+        record=comparison.id,
+        key="pairs",
+    )
+
+
+def differences_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
+    """The settings in which two sides differ, and whether that forbids the comparison."""
+    if comparison is None:
+        return not_run(None, 4)
+    rows = [
+        (
+            cell(pair.candidate, note=pair.mode, strong=True),
+            cell(words(entry.setting)),
+            cell(entry.baseline),
+            cell(entry.candidate),
+            cell("forbids it" if entry.matters else "shown only", tone="bad" if entry.matters else ""),
+        )
+        for pair in comparison.pairs
+        for entry in sorted(pair.differences, key=lambda entry: not entry.matters)
+    ]
+    if not rows:
+        return Note("The settings do not differ.")
+    return Table(
+        caption="Settings that differ",
+        columns=(
+            Column("pair", "the candidate, and how the two figures were matched", words=True),
+            Column("setting", "the setting in which they differ", words=True),
+            Column("baseline", "its value on the baseline", words=True),
+            Column("candidate", "its value on the candidate", words=True),
+            Column("comparison", "whether the difference changes what is being compared", words=True),
+        ),
+        rows=rows_of(rows),
+        key="differences",
+    )
+
+
+def runs_table(measurement: Optional[Measurement]) -> Union[Table, Note]:
+    """The independent runs of one measurement, nothing dropped."""
+    if measurement is None or not measurement.runs:
+        return Note("A figure without runs: its raw values are not known.")
+
+    def own(value: Optional[float], unit: str, why: str) -> Quantity:
+        if value is None:
+            return Quantity(unit=unit, why=why)
+        return Quantity(value=value, unit=unit, grade=measurement.grade)
+
+    rows = []
+    for index, run in enumerate(measurement.runs, 1):
+        rate = len(run.values_s) * measurement.results_per_call / run.duration_s if measurement.results_per_call else None
+        middle = stats.median(list(run.values_s)) if run.values_s else None
+        rows.append(
+            (
+                cell(f"run {index}", note=run.start_utc),
+                cell(f"{len(run.warmup_s):,}"),
+                cell(f"{len(run.values_s):,}"),
+                cell(f"{len(run.errors):,}", note=run.errors[0] if run.errors else ""),
+                cell(f"{run.duration_s:,.2f}"),
+                cell((own(rate, "1/s", "results per call are not known"), "throughput_per_s")),
+                cell((own(middle, "s", "no timed call finished"), "latency_p50_s")),
+            )
+        )
+    return Table(
+        caption=f"Runs of {measurement.target}, {shape(measurement)}",
+        columns=(
+            Column("run", "an independent run and when it started", words=True),
+            Column("warm-up", "calls before the timed ones; kept in the record, not in the statistics"),
+            Column("timed", "calls that count"),
+            Column("errors", "calls that failed"),
+            Column("duration", "wall time of the timed calls together", "s"),
+            Column("throughput", "useful results over that wall time", "per second"),
+            Column("p50", "median latency of the run's timed calls", "ms"),
+        ),
+        rows=rows_of(rows),
+        footnote=measurement.validity,
+        key="runs",
+        record=measurement.id,
+    )
+
+
+# -- steps 5 to 8 ------------------------------------------------------------------------------
+
+
+def utilization_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
+    """Offered load against capacity."""
+    if utilization is None:
+        return not_run(None, 5)
+    if not utilization.targets:
+        return Note("No target has both a load and a capacity yet.")
+    return Table(
+        caption="Load against capacity",
+        columns=(
+            Column("target", "name in the params file and instance type", words=True),
+            Column("capacity", "useful results of one instance per second", "per second"),
+            Column("instances", "as many as the peak needs, or as declared"),
+            Column("load mean / peak", "offered load", "per second"),
+            Column("busy mean / peak", "offered load over the capacity of all instances", "%"),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.target, note=entry.instance_type, strong=True),
+                cell((entry.capacity_per_instance, "throughput_per_s")),
+                cell((entry.instances, "instances")),
+                cell((entry.offered_mean, "rate_per_s"), (entry.offered_peak, "rate_per_s")),
+                cell((entry.busy_mean, "utilization"), (entry.busy_peak, "utilization")),
+            )
+            for entry in utilization.targets
+        ),
+        footnote=" ".join(entry.sentence for entry in utilization.targets),
+        key="utilization",
+        record=utilization.id,
+    )
+
+
+def cost_table(cost: Optional[Cost]) -> Union[Table, Note]:
+    """What a million useful results cost, and where the answer would turn."""
+    if cost is None:
+        return not_run(None, 6)
+    if not cost.targets:
+        return Note("No target has both a price and a throughput yet.")
+    units = sorted({entry.result_unit for entry in cost.targets if entry.full_load.known})
+    return Table(
+        caption="Cost of a million useful results" + (f" ({' and '.join(units)})" if units else ""),
+        columns=(
+            Column("target", "name in the params file and instance type", words=True),
+            Column("price", "one instance", "$ per hour"),
+            Column("full load", "at utilization 1", per_million(cost)),
+            Column("your traffic", "at the expected utilization", per_million(cost)),
+            Column("a month", "all instances that the peak needs", "$"),
+            Column("efficiency", "useful results per second for each dollar an hour", "per second per $/h"),
+            Column("break-even throughput", "above this rate the baseline is the cheaper one at full load", "per second"),
+            Column("break-even busy", "the candidate is cheaper above this busy share", "%"),
+            Column("break-even price", "the candidate is cheaper below this price", "$ per hour"),
+        ),
+        rows=rows_of(
+            (
+                (
+                    cell(entry.target, note=entry.instance_type, strong=True),
+                    cell((entry.price, "usd_per_hour")),
+                    cell((entry.full_load, "usd_per_million")),
+                    cell((entry.expected, "usd_per_million")),
+                    cell((entry.per_month, "usd_per_month")),
+                    cell((entry.efficiency, "per_s_per_usd_hour")),
+                    cell((entry.break_even_throughput, "throughput_per_s")),
+                    cell((entry.break_even_utilization, "utilization")),
+                    cell((entry.break_even_price, "usd_per_hour")),
+                )
+                for entry in cost.targets
+            ),
+            today=0,
+        ),
+        footnote=" ".join([*(entry.sentence for entry in cost.targets), basis(cost)]),
+        key="cost",
+        record=cost.id,
+    )
+
+
+def bases_table(cost: Optional[Cost]) -> Union[Table, Note]:
+    """The same cost at full load on each purchase option: compare down a column, never across."""
+    if cost is None:
+        return not_run(None, 6)
+    options = list(dict.fromkeys(option for entry in cost.targets for option in entry.other_bases if option != cost.purchase_option))
+    if not options:
+        return Note("No other purchase option has a price for these instances.")
+    return Table(
+        caption="Cost at full load on each purchase option",
+        columns=(
+            Column("target", "name in the params file and instance type", words=True),
+            Column(words(cost.purchase_option), "the basis of this report", per_million(cost)),
+            *(Column(words(option), "the same throughput at this purchase option", per_million(cost)) for option in options),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.target, note=entry.instance_type, strong=True),
+                cell((entry.full_load, "usd_per_million")),
+                *(
+                    cell((entry.other_bases[option], "usd_per_million")) if option in entry.other_bases else missing("no price known")
+                    for option in options
+                ),
+            )
+            for entry in cost.targets
+        ),
+        footnote="Compare down a column. Across columns the price basis differs, so the comparison would be unfair.",
+        key="bases",
+        record=cost.id,
+    )
+
+
+def payback_table(payback: Optional[Payback]) -> Union[Table, Note]:
+    """Saving against spending for each candidate."""
+    if payback is None:
+        return not_run(None, 7)
+    if not payback.targets:
+        return Note("No candidate has both a saving and an effort yet.")
+    return Table(
+        caption="Saving against effort",
+        columns=(
+            Column("candidate", "name in the params file", words=True),
+            Column("saving", "at your traffic, before upkeep", "$ a month"),
+            Column("upkeep", "additional work after the move", "$ a month"),
+            Column("effort", "work of the move", "person-days"),
+            Column("effort", "the same in money", "$"),
+            Column("pays back in", "first month in which saving exceeds migration and upkeep, median over draws", "month"),
+            Column("probability", f"share of draws that pay back within {payback.horizon_months} months", "%"),
+            Column("volume needed", "times today's volume at which it would pay back", "times"),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.target, strong=True),
+                cell((entry.saving_per_month, "usd_per_month")),
+                cell((entry.upkeep_per_month, "usd_per_month")),
+                cell((entry.effort, "person_days")),
+                cell((entry.effort_usd, "usd")),
+                cell((entry.payback_month, "months")),
+                cell((entry.probability, "fraction")),
+                cell((entry.volume_needed, "ratio")),
+            )
+            for entry in payback.targets
+        ),
+        footnote=" ".join(entry.sentence for entry in payback.targets),
+        key="payback",
+        record=payback.id,
+    )
+
+
+def plan_table(plan: Optional[TrialPlan]) -> Union[Table, Note]:
+    """The controlled test as fixed beforehand: hypothesis, criteria, stages, guardrails, rollback."""
+    if plan is None:
+        return not_run(None, 8)
+    rows = [("hypothesis", plan.hypothesis)]
+    rows += [(f"criterion {index}", text) for index, text in enumerate(plan.criteria, 1)]
+    rows += [(f"stage {index}", _stage_text(stage)) for index, stage in enumerate(plan.stages, 1)]
+    rows += [(f"guardrail {index}", text) for index, text in enumerate(plan.guardrails, 1)]
+    rows += [(f"rollback {index}", text) for index, text in enumerate(plan.rollback, 1)]
+    rows += [(f"endpoint of {name}", url or "not declared yet") for name, url in plan.endpoints.items()]
+    rows += [("status", plan.status)]
+    return Table(
+        caption=f"Controlled test of {plan.candidate} against {plan.baseline}",
+        columns=(
+            Column("part", "hypothesis, criteria, stages, guardrails and rollback, in order", words=True),
+            Column("fixed before the first request", "what the plan says; changing it makes another record", words=True, wide=True),
+        ),
+        rows=rows_of((cell(part, strong=True), cell(text)) for part, text in rows),
+        key="plan",
+    )
+
+
+# -- parts of rows -----------------------------------------------------------------------------
+
+
+def _compiled_with(versions: Mapping[str, str], flags: Sequence[str], compiled: Optional[Mapping[str, Optional[int]]]) -> Cell:
+    parts = [f"{words(key)} {value}" for key, value in (compiled or {}).items() if value is not None]
+    parts += [f"{name} {version}" for name, version in versions.items()]
+    parts += [" ".join(flags)] if flags else []
+    return cell(", ".join(parts)) if parts else missing("nothing was compiled")
+
+
+def _valid_cell(measurement: Measurement) -> Cell:
+    if measurement.valid is None:
+        return missing(measurement.validity or "a figure without runs cannot be judged")
+    return cell("valid" if measurement.valid else "invalid", note=measurement.validity, tone="good" if measurement.valid else "bad")
+
+
+def _stage_text(stage: Mapping[str, Any]) -> str:
+    parts = []
+    for key, value in stage.items():
+        if value is None:
+            continue
+        if key == "name":
+            parts.insert(0, f"{value}:")
+        elif key == "share" and isinstance(value, (int, float)):
+            parts.append(f"{value * 100:g}% of the traffic,")
+        elif key.endswith("_min") and isinstance(value, (int, float)):
+            parts.append(f"{words(key[:-4])} {value:,g} min,")
+        else:
+            parts.append(f"{words(key)} {one_line(value)},")
+    return plain(" ".join(parts).rstrip(","))

@@ -1,0 +1,367 @@
+"""Tables and figures: the numbers by hand, a grade on each, and drawings that fit into any page."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import example_records
+import pytest
+from example_records import GIB
+from neuronfit import show
+from neuronfit.provenance import Grade, Quantity, absent
+from neuronfit.record import Comparison, Compatibility, Compile, Cost, Decision, Payback, Profile, TrialPlan, Utilization
+from neuronfit.show import figures
+
+
+@pytest.fixture(scope="module")
+def dossier(tmp_path_factory):
+    return example_records.dossier(tmp_path_factory.mktemp("show") / "bert-base-uncased")
+
+
+def texts(table, row=None):
+    rows = [[str(entry) for entry in line.cells] for line in table.rows]
+    return rows if row is None else rows[row]
+
+
+# -- numbers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quantity", "metric", "says"),
+    [
+        (Quantity(value=5.974e-3, unit="s", grade=Grade.PUBLISHED), "latency_p50_s", "5.97 ms [P]"),
+        (Quantity(value=2674.19, unit="1/s", grade=Grade.MEASURED), "throughput_per_s", "2,674/s [M]"),
+        (Quantity(value=0.0787569, unit="USD/1e6", grade=Grade.ESTIMATED), "usd_per_million", "$0.079 [E]"),
+        (Quantity(value=0.408 * GIB, unit="bytes", grade=Grade.IMPORTED), "weights_bytes", "0.408 GiB [I]"),
+        (absent("s", "50 samples; latency p99 needs 299"), "latency_p99_s", "– (50 samples; latency p99 needs 299)"),
+        (None, "latency_p99_s", "– (not known)"),
+    ],
+)
+def test_number(quantity, metric, says):
+    assert show.number(quantity, metric) == says
+
+
+def test_a_cell_shows_its_interval_in_the_shown_unit():
+    quantity = Quantity(value=0.0297, low=0.0295, high=0.0301, confidence=0.95, unit="s", grade=Grade.MEASURED)
+    assert str(show.cell((quantity, "latency_p50_s"))) == "29.7 M (29.5–30.1)"
+
+
+def test_an_interval_that_rounds_to_a_point_is_not_shown():
+    quantity = Quantity(value=2674.19, low=2674.1895, high=2674.1905, unit="1/s", grade=Grade.PUBLISHED)
+    assert str(show.cell((quantity, "throughput_per_s"))) == "2,674 P"
+
+
+def test_credentials_in_a_url_are_not_shown():
+    assert str(show.cell("https://me:secret@host/v1")) == "https://host/v1"
+
+
+# -- the headline -----------------------------------------------------------------------------
+
+
+def test_headline_by_hand(dossier):
+    table = show.headline_table(dossier)
+    # $/h / (rate x 3600) x 1e6; $/h / (400 x 3600) x 1e6; 400 and 1,200 over the rate
+    assert texts(table) == [
+        ["l4 (g6.xlarge · TensorRT 10.2 · fp16 · batch 8)", "0.103 P", "0.559 E", "2,168 P", "– / 3.83 P (mean 3.69 P)", "18 E / 55 E", "baseline"],
+        [
+            "inf2 (inf2.xlarge · XLA trace · fp32 bf16 matmul · batch 8)",
+            "0.079 P",
+            "0.527 E",
+            "2,674 P",
+            "5.97 P / 6.17 P",
+            "15 E / 45 E",
+            "not comparable (precision of products, timed region)",
+        ],
+        [
+            "trn1 (trn1.2xlarge · XLA trace · fp32 bf16 matmul · batch 16)",
+            "0.109 P",
+            "0.933 E",
+            "3,422 P",
+            "9.34 P / 9.42 P",
+            "12 E / 35 E",
+            "not comparable (precision of products, timed region)",
+        ],
+    ]
+    assert [row.today for row in table.rows] == [True, False, False]
+
+
+def test_the_cpu_stands_apart_and_is_not_ranked(dossier):
+    table = show.headline_table(dossier)
+    (row,) = table.reference
+    assert str(row.cells[0]).startswith("cpu (torch 2.13.0+cpu")
+    assert [str(row.cells[place]) for place in (1, 2, 5, 6)] == ["–"] * 4
+    assert "M" in str(row.cells[3]) and "takes no part" in table.reference_title
+
+
+def test_a_comparable_pair_shows_the_ratio_with_its_grade_and_verdict(tmp_path):
+    made = example_records.dossier(tmp_path)
+    old = made.latest(Comparison)
+    ratio = Quantity(value=1.2335, low=1.21, high=1.26, confidence=0.95, unit="ratio", grade=Grade.MEASURED)
+    pair = old.pairs[0].model_copy(update={"throughput": ratio, "verdict": "faster", "differences": ()})
+    made.admit(old.model_copy(update={"pairs": (pair,), "created_utc": "2026-12-01T00:00:00.000000Z"}))
+    table = show.headline_table(made)
+    assert str(table.rows[1].cells[-1]) == "1.23× M (1.21–1.26; faster)"
+    assert str(table.rows[2].cells[-1]) == "–"
+
+
+@pytest.mark.parametrize(("without", "step", "columns"), [((Cost,), 6, (1, 2)), ((Comparison,), 4, (3, 4)), ((Utilization,), 5, (5,))])
+def test_a_missing_step_leaves_dashes_that_name_the_command(tmp_path, without, step, columns):
+    table = show.headline_table(example_records.dossier(tmp_path, without=without))
+    for place in columns:
+        for piece in table.rows[1].cells[place].pieces:
+            assert piece.text == "–" and piece.why == f"not run yet: neuronfit run params/bert-base-uncased.yaml --steps {step}"
+
+
+# -- other tables -----------------------------------------------------------------------------
+
+
+def test_cost_by_hand(dossier):
+    table = show.cost_table(dossier.latest(Cost))
+    assert texts(table, 1) == ["inf2 (inf2.xlarge)", "0.758 P", "0.079 P", "0.527 E", "553 E", "3,527 P", "2,839 P", "14 E", "0.993 P"]
+    # 2674.19/0.7582 = 3527; 0.8048 x 2674.19/0.7582 = 2838.6; (0.7582/2674.19)/(0.8048/400) = 14.1 %; 0.8048/2168 x 2674.19 = 0.9927
+    assert [str(entry) for entry in table.rows[0].cells[-3:]] == ["–"] * 3
+    assert "$0.079 per million at full load" in table.footnote
+
+
+def test_other_bases_leave_out_the_one_in_use_and_name_what_has_no_price(dossier):
+    table = show.bases_table(dossier.latest(Cost))
+    assert [column.label for column in table.columns] == ["target", "on demand", "ri 3yr no upfront", "capacity block"]
+    assert texts(table, 1)[1:] == ["0.079 P", "0.034 P", "–"]  # AWS prints $0.0341 for this row
+
+
+def test_utilization_by_hand(dossier):
+    table = show.utilization_table(dossier.latest(Utilization))
+    assert texts(table, 0) == ["l4 (g6.xlarge)", "2,168 P", "1 E", "400 E / 1,200 E", "18 E / 55 E"]
+
+
+def test_payback_that_never_comes_says_why(dossier):
+    row = show.payback_table(dossier.latest(Payback)).rows[0]
+    assert [str(entry) for entry in row.cells] == ["inf2", "34.02 E", "1,000 E", "22 E (15–31)", "22,000 E (15,000–31,000)", "–", "0 E", "47 E"]
+    assert row.cells[5].pieces[0].why == "upkeep is more than the saving"
+
+
+def test_gates_in_order(dossier):
+    rows = texts(show.gates_table(dossier.latest(Decision)))
+    assert [row[0] for row in rows] == ["fits", "compiles", "comparable", "parity", "objective", "busy", "cheaper", "pays back", "trial"]
+    assert [row[1] for row in rows] == ["passed", "passed", "failed", "open", "passed", "failed", "passed", "failed", "open"]
+
+
+def test_findings_the_worst_first(dossier):
+    rows = texts(show.findings_table(dossier.latest(Comparison).findings))
+    assert [row[0] for row in rows] == ["warning", "waiting", "waiting", "waiting"]
+
+
+def test_operators_the_doubtful_first(dossier):
+    rows = texts(show.operators_table(dossier.latest(Compatibility)))
+    assert [row[2] for row in rows] == ["restricted", "no statement", "listed", "listed", "listed"]
+    assert [row[1] for row in rows] == ["12", "2", "72", "25", "12"]
+
+
+def test_weights_by_hand(dossier):
+    rows = texts(show.weights_table(dossier.latest(Profile)))  # 109,482,240 x 4, 2, 1 bytes over 2^30
+    assert [row[1] for row in rows] == ["0.408 E", "0.204 E", "0.102 E", "0.55 E"]
+
+
+def test_runs_by_hand():
+    record = example_records.cpu_measurement()
+    rows = texts(show.runs_table(record))
+    for row, run in zip(rows, record.runs):
+        assert row[1:4] == ["4", "130", "0"]
+        assert float(row[5].removesuffix(" M")) == pytest.approx(130 / run.duration_s, abs=0.005)
+
+
+def test_plan_lists_everything_fixed_beforehand(dossier):
+    rows = dict(texts(show.plan_table(dossier.latest(TrialPlan))))
+    assert rows["stage 2"] == "canary 1 %: 1% of the traffic, duration 60 min, expected requests 14,400"
+    assert rows["rollback 1"] == "set the candidate's traffic weight to 0"
+    assert rows["endpoint of baseline"] == "not declared yet"
+
+
+def test_provenance_lists_every_record_once(dossier):
+    rows = texts(show.provenance_table(dossier))
+    assert sorted(row[0] for row in rows) == sorted(record.id for record in example_records.every())
+    files = {path.name for path in dossier.files()}
+    assert {row[-1] for row in rows} == files
+
+
+def test_assumptions_list_the_defaults_too(dossier):
+    rows = dict(texts(show.assumptions_table(dossier.latest(Profile))))
+    assert rows["policy.margin"] == "0.05" and rows["effort.day_rate_usd"] == "1,000"
+    assert rows["workload.shapes.2"] == "batch_size 8, sequence_length 128"
+    assert rows["trial.baseline_url"] == "not given"
+
+
+ALL_TABLES = {
+    "headline": lambda d: show.headline_table(d),
+    "gates": lambda d: show.gates_table(d.latest(Decision)),
+    "findings": lambda d: show.findings_table(d.latest(Compatibility).findings),
+    "situations": lambda d: show.situations_table(d.latest(Profile)),
+    "weights": lambda d: show.weights_table(d.latest(Profile)),
+    "paths": lambda d: show.paths_table(d.latest(Compatibility)),
+    "operators": lambda d: show.operators_table(d.latest(Compatibility)),
+    "compile": lambda d: show.compile_table(d.latest(Compile)),
+    "measurements": lambda d: show.measurements_table(d.measurements()),
+    "pairs": lambda d: show.pairs_table(d.latest(Comparison)),
+    "differences": lambda d: show.differences_table(d.latest(Comparison)),
+    "utilization": lambda d: show.utilization_table(d.latest(Utilization)),
+    "cost": lambda d: show.cost_table(d.latest(Cost)),
+    "bases": lambda d: show.bases_table(d.latest(Cost)),
+    "payback": lambda d: show.payback_table(d.latest(Payback)),
+    "plan": lambda d: show.plan_table(d.latest(TrialPlan)),
+    "runs": lambda d: show.runs_table(d.measurements("cpu")[0]),
+    "provenance": lambda d: show.provenance_table(d),
+    "assumptions": lambda d: show.assumptions_table(d.latest(Profile)),
+}
+
+
+@pytest.mark.parametrize("name", ALL_TABLES)
+def test_every_table_defines_its_columns_and_says_the_same_twice(dossier, name):
+    table, again = ALL_TABLES[name](dossier), ALL_TABLES[name](dossier)
+    assert table._repr_html_() == again._repr_html_() and str(table) == str(again) and table.html() == again.html()
+    assert len(table.definitions()) == len(table.columns)
+    assert all(column.meaning for column in table.columns)
+    for text in (str(table), table._repr_html_(), table.html()):
+        assert not re.search(r"\b(None|nan|inf)\b", text), re.search(r".{40}\b(None|nan|inf)\b.{20}", text)
+    assert "id=" not in table._repr_html_()
+    ElementTree.fromstring(f"<div>{table._repr_html_()}</div>")
+    ElementTree.fromstring(f"<div>{table.html()}</div>")
+
+
+@pytest.mark.parametrize("name", ALL_TABLES)
+def test_text_of_a_table_is_aligned(dossier, name):
+    table = ALL_TABLES[name](dossier)
+    rule = str(table).splitlines()[2]
+    assert set(rule) == {"-", " "} and len(rule.split("  ")) == len(table.columns)
+
+
+def test_text_in_records_is_escaped():
+    table = show.Table("<u>", (show.Column("a", "<i>", words=True),), (show.Row((show.cell("<script>alert('x')</script>"),)),))
+    for text in (table.html(), table._repr_html_()):
+        assert "<script>" not in text and "<u>" not in text and "&lt;script&gt;" in text
+
+
+def test_a_row_of_the_wrong_length_is_refused():
+    with pytest.raises(ValueError, match="1 cells, the table 2 columns"):
+        show.Table("t", (show.Column("a", "a"), show.Column("b", "b")), (show.Row((show.cell("x"),)),))
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        lambda: show.cost_table(None),
+        lambda: show.paths_table(None),
+        lambda: show.gates_table(None),
+        lambda: show.measurements_table([]),
+        lambda: show.findings_table([]),
+        lambda: show.busy_bars(None),
+        lambda: show.hourly_load(None, None),
+        lambda: show.payback_curve(None),
+        lambda: show.settling(None),
+        lambda: show.batch_latency_curves([]),
+    ],
+)
+def test_nothing_to_show_is_a_falsy_line(nothing):
+    note = nothing()
+    assert isinstance(note, show.Note) and not note and len(str(note).splitlines()) == 1
+    assert str(note) in note._repr_html_()
+
+
+# -- figures ----------------------------------------------------------------------------------
+
+ALL_FIGURES = {
+    "cost-against-latency": lambda d: show.cost_against_latency(d),
+    "batch-latency": lambda d: show.batch_latency_curves(d.measurements()),
+    "hourly-load": lambda d: show.hourly_load(d.latest(Profile), d.latest(Utilization)),
+    "busy": lambda d: show.busy_bars(d.latest(Utilization)),
+    "cost": lambda d: show.cost_bars(d.latest(Cost)),
+    "payback": lambda d: show.payback_curve(d.latest(Payback)),
+    "settling-cpu": lambda d: show.settling(d.measurements("cpu")[0]),
+}
+
+
+@pytest.mark.parametrize("name", ALL_FIGURES)
+def test_every_figure_fits_into_a_page(dossier, name):
+    figure, again = ALL_FIGURES[name](dossier), ALL_FIGURES[name](dossier)
+    assert figure.name == name and figure.svg == again.svg, "the same records give the same bytes"
+    root = ElementTree.fromstring(figure._repr_svg_())
+    assert float(root.get("width")) < 600, "a notebook does not blow it up to its own width"
+    assert root.get("role") == "img" and root.get("aria-label") == figure.alt == str(figure)
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids)) and all(entry.startswith(f"{name}-") for entry in ids)
+    assert "currentColor" in figure.svg and figures.INK not in figure.svg
+    assert not re.search(r"<style|<metadata|<script|https?://", figure.svg)
+    assert "<text" in figure.svg, "words stay words"
+    assert not re.search(r"\b(None|nan)\b", figure.svg)
+    assert len(figure.svg) < 40_000
+
+
+def test_the_alternative_text_has_the_numbers(dossier):
+    assert str(show.cost_against_latency(dossier)) == (
+        "Cost per million at full load against p99 latency: l4 (g6.xlarge) $0.103 at 3.83 ms [P]; inf2 (inf2.xlarge) $0.079 at 6.17 ms [P]; "
+        "trn1 (trn1.2xlarge) $0.109 at 9.42 ms [P]. The objective is 20 ms."
+    )
+    assert "l4 can do 2,168/s on 1 instance" in str(show.hourly_load(dossier.latest(Profile), dossier.latest(Utilization)))
+    # (0.8048 - 0.7582) x 730 = 34.018 a month; -22,000 + 36 x (34.018 - 1,000) = -56,775
+    assert "inf2 stands at -$56,775 after 36 months" in str(show.payback_curve(dossier.latest(Payback)))
+
+
+def test_money_is_not_read_as_mathematics(dossier):
+    assert "$0.103 full load, $0.559 your traffic" in show.cost_bars(dossier.latest(Cost)).svg
+
+
+def test_a_published_point_is_open_and_a_measured_one_filled(tmp_path):
+    published = show.cost_against_latency(example_records.dossier(tmp_path / "a"))
+    made = example_records.dossier(tmp_path / "b")
+    old = made.latest(Comparison)
+    cpu = made.measurements("cpu")[0]
+    made.admit(old.model_copy(update={"headline": {**old.headline, "inf2": cpu.id}, "created_utc": "2026-12-01T00:00:00.000000Z"}))
+    measured = show.cost_against_latency(made)
+    hue = figures.HUES[0]
+    assert f"fill: {hue}" not in published.svg
+    assert f"fill: {hue}" in measured.svg
+    assert "at 31.3 ms [M]" in measured.alt
+
+
+def test_png_is_a_png(dossier):
+    assert show.busy_bars(dossier.latest(Utilization)).png().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(5, 0.1, "alpha $0.100"), (5, 0.1, "beta $0.100"), (5, 0.1, "gamma $0.100"), (5, 0.1, "delta $0.100")],
+        [(5, 0.1, "alpha $0.100"), (5.3, 0.1005, "beta $0.101"), (5.6, 0.0995, "gamma $0.100"), (19.8, 0.12, "a rather long name $0.120")],
+        [(0.1, 0.08, "left $0.080"), (19.9, 0.08, "right $0.080"), (10, 0.0801, "middle $0.080")],
+    ],
+)
+def test_labels_do_not_overlap_and_stay_inside(points):
+    with figures._drawing("test"):
+        placed = []
+
+        def draw(canvas):
+            axes = figures._axes(canvas, "x", "y")
+            axes.set_xlim(0, 22)
+            axes.set_ylim(0.06, 0.14)
+            placed.extend(figures._place(axes, points, []))
+
+        canvas = figures._canvas("test", draw, figures.HEIGHT)
+        canvas.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in placed]
+    assert len(boxes) == len(points), "every point is named"
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
+        assert box.x0 >= 0 and box.x1 <= figures.WIDTH * 72
+
+
+def test_drawing_leaves_the_users_settings_alone(dossier):
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    show.busy_bars(dossier.latest(Utilization))
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_importing_show_draws_nothing_and_loads_no_plotting_library():
+    code = "import sys; from neuronfit import show, report; sys.exit('matplotlib' in sys.modules or 'jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
