@@ -1,0 +1,222 @@
+"""The command line: exit statuses, one-line errors, JSON, and that evidence survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from neuronfit import cli, record
+from neuronfit.dossier import Dossier
+from neuronfit.record import Decision, Measurement, Profile
+from tiny import params_file
+
+ROOT = Path(__file__).parents[1]
+BERT = "params/bert-base-uncased.yaml"
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def call(capsys, *argv: object) -> tuple[int, str, str]:
+    """Exit status, standard output, standard error of one command."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(part) for part in argv])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def tiny(folder: Path, **changes) -> str:
+    return str(params_file(folder, **changes))
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "says"),
+    [
+        (["run", "nope.yaml"], 2, ["no such params file", "nope.yaml"]),
+        (["run", "params/bert-base-uncasd.yaml"], 2, ["params/bert-base-uncased.yaml"]),
+        (["run", "params"], 2, ["cannot read the params file"]),
+        (["run", BERT, "--steps", "9"], 2, ["--steps", "'9'", "1-8"]),
+        (["run", BERT, "--steps", "x"], 2, ["--steps", "'x'"]),
+        (["run", BERT, BERT], 2, ["bert-base-uncased", "one name per params file"]),
+        (["run"], 2, ["PARAMS", "--help"]),
+        (["run", BERT, "--step", "1"], 2, ["--steps"]),
+        (["measure", BERT, "--target", "l44"], 2, ["l44", "nearest: l4"]),
+        (["measure", BERT, "--target", "l4"], 3, ["cannot measure l4", "g6.xlarge", f"neuronfit measure {BERT} --target l4"]),
+        (["measure", BERT, "--target", "baseline"], 3, ["cannot measure l4"]),
+        (["measure", BERT, "--target", "inf2"], 3, ["inf2.xlarge", "--target inf2"]),
+        (["report", "reports/nowhere"], 2, ["no such dossier", "reports/nowhere"]),
+        (["prices", "show", "g6.xlrage"], 2, ["g6.xlrage", "g6.xlarge"]),
+        (["prices", "show", "--region", "us-esat-1"], 2, ["us-esat-1", "us-east-1"]),
+        (["prices", "show", "--option", "spot"], 2, ["'spot'", "on_demand"]),
+        (["nonsense"], 2, ["nonsense", "--help"]),
+    ],
+)
+def test_bad_input_is_one_line_with_the_right_status(capsys, argv, status, says):
+    code, out, err = call(capsys, *argv)
+    assert code == status
+    assert out == ""
+    assert err.count("\n") == 1 and err.startswith("neuronfit: ")
+    assert "Traceback" not in err
+    for part in says:
+        assert part in err
+
+
+def test_an_output_folder_that_cannot_be_written(capsys, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    code, _, err = call(capsys, "run", tiny(tmp_path), "--reports", blocked)
+    assert code == 2
+    assert err.count("\n") == 1 and str(blocked) in err and "--reports DIR" in err
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    def commands(group: click.Group, path: tuple[str, ...] = ()):
+        for name, command in group.commands.items():
+            if isinstance(command, click.Group):
+                yield from commands(command, (*path, name))
+            else:
+                yield (*path, name)
+
+    found = list(commands(cli.group))
+    assert {("run",), ("measure",), ("adopt",), ("report",), ("doctor",), ("prices", "show")} <= set(found)
+    for path in found:
+        code, out, _ = call(capsys, *path, "--help")
+        assert code == 0
+        assert re.search(rf"Example.*\n\s+neuronfit {' '.join(path)}", out), path
+        assert "--json" in out
+
+
+def test_prices_show_prints_the_catalogue(capsys):
+    code, out, _ = call(capsys, "prices", "show", "inf2.xlarge", "g6.xlarge", "--json")
+    assert code == 0
+    found = {(row["instance_type"], row["purchase_option"]): row["usd_per_hour"] for row in json.loads(out)}
+    assert found["inf2.xlarge", "on_demand"] == 0.7582
+    assert found["g6.xlarge", "on_demand"] == 0.8048
+    code, out, _ = call(capsys, "prices", "show", "inf2.xlarge", "--option", "on_demand")
+    assert re.search(r"inf2\.xlarge +us-east-1 +on_demand +0\.75820 +2026-07-20", out)
+
+
+def test_doctor_says_what_this_host_can_do(capsys):
+    code, out, _ = call(capsys, "doctor", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["paths"]["cpu"]["can_run"] is True
+    assert set(found["paths"]) == {"cpu", "cuda", "neuron_xla", "neuron_native"}
+    assert found["system"]["packages"]["torch"]
+
+
+def test_measure_writes_a_record_that_another_dossier_adopts(capsys, tmp_path):
+    params = tiny(tmp_path, baseline={"name": "host", "instance_type": "g6.xlarge", "path": "cpu"})
+    code, out, err = call(capsys, "measure", params, "--target", "host", "--reports", tmp_path / "there", "--json")
+    assert code == 0, err
+    (taken,) = json.loads(out)
+    assert taken["source"]["grade"] == "measured" and taken["target"] == "host"
+    (file,) = Dossier(tmp_path / "there" / "tiny").files()
+    assert record.read(file.read_text()).id == taken["id"]
+
+    code, out, err = call(capsys, "adopt", file, "--for", "host", "--params", params, "--reports", tmp_path / "here")
+    assert code == 0, err
+    (adopted,) = Dossier(tmp_path / "here" / "tiny")
+    assert isinstance(adopted, Measurement) and adopted.id == taken["id"]
+
+    for damaged, says in ((file.read_text()[:500], "not complete JSON"), ('{"foo": 1}', "not a neuronfit record")):
+        bad = tmp_path / "bad.json"
+        bad.write_text(damaged)
+        code, _, err = call(capsys, "adopt", bad, "--for", "host", "--params", params, "--reports", tmp_path / "here")
+        assert code == 2 and err.count("\n") == 1 and says in err
+    assert len(Dossier(tmp_path / "here" / "tiny").files()) == 1
+
+
+def test_a_damaged_record_is_named_and_the_others_stay(capsys, tmp_path):
+    params = tiny(tmp_path)
+    assert call(capsys, "run", params, "--steps", "1", "--reports", tmp_path)[0] == 0
+    dossier = Dossier(tmp_path / "tiny")
+    whole = {path: path.read_bytes() for path in dossier.files()}
+    broken = dossier.records_folder / "20990101T000000000000Z-measurement-0123456789abcdef.json"
+    broken.write_text('{"schema": "measurement/1", "id"')
+    code, _, err = call(capsys, "report", dossier.folder)
+    assert code == 2 and err.count("\n") == 1
+    assert broken.name in err and f"other {len(whole)} records" in err
+    assert {path: path.read_bytes() for path in whole} == whole
+    broken.unlink()
+    code, out, _ = call(capsys, "report", dossier.folder, "--json")
+    assert code == 0 and json.loads(out)["workload"]
+
+
+def test_the_whole_series_for_a_small_model(capsys, tmp_path):
+    """All nine notebooks, a report, and the decision as JSON; then the same question again with --resume."""
+    params = tiny(tmp_path)
+    code, out, err = call(capsys, "run", params, "--reports", tmp_path, "--json")
+    assert code == 0, err
+    decision = json.loads(out)
+    dossier = Dossier(tmp_path / "tiny")
+    assert decision["verdict"] == "gather_evidence"
+    assert decision["id"] == dossier.latest(Decision).id
+    assert {path.name for path in dossier.executed_folder.glob("*.ipynb")} == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    measured = dossier.measurements("cpu")
+    assert [entry.settings.batch_size for entry in measured] == [2]
+    assert all(entry.grade == "measured" and entry.latencies_s for entry in measured)
+    assert (dossier.folder / "report.html").exists()
+    before = dossier.files()
+    code, out, _ = call(capsys, "run", params, "--reports", tmp_path, "--resume")
+    assert code == 0
+    assert dossier.files() == before, "nothing new was measured or concluded"
+    assert "Measure before you decide." in out
+
+
+def test_a_notebook_that_meets_bad_evidence_ends_in_one_line(capsys, tmp_path):
+    bad = tmp_path / "evidence.json"
+    bad.write_text("{")
+    params = tiny(tmp_path, evidence=[{"file": str(bad), "target": "l4"}])
+    code, _, err = call(capsys, "run", params, "--steps", "1,4", "--reports", tmp_path)
+    assert code == 2
+    assert err.count("\n") == 1 and "step 4 failed" in err and str(bad) in err
+    assert Dossier(tmp_path / "tiny").latest(Profile) is not None
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle(tmp_path, how):
+    """One line, status 130, every admitted record whole, no kernel left behind, and --resume goes on."""
+    params = tiny(tmp_path, policy={"budget_s": 600})
+    command = [sys.executable, "-m", "neuronfit.cli", "run", params, "--steps", "1,4", "--reports", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    dossier = Dossier(tmp_path / "tiny")
+    deadline = time.monotonic() + 90
+    while not (dossier.executed_folder / "04_benchmark.ipynb").exists() and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.2)
+    time.sleep(3)
+    process.send_signal(how)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.count("\n") == 1 and "interrupted" in err and "--resume" in err
+    assert any(isinstance(entry, Profile) for entry in dossier)
+    assert not list(dossier.folder.rglob(".*.tmp"))
+    assert not kernels_of(tmp_path)
+
+
+def kernels_of(folder: Path) -> list[str]:
+    """Processes whose environment names this test's folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes()
+            status = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if f"NEURONFIT_REPORTS={folder}".encode() in environment and status != "Z" and entry.name != str(os.getpid()):
+            found.append(entry.name)
+    return found
