@@ -3,7 +3,6 @@
 import re
 
 import pytest
-
 from neuronfit.catalog import compiler_codes, sources
 from neuronfit.errors import NotFound
 

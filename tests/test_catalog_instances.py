@@ -1,7 +1,6 @@
 """What is inside an instance, checked against the datasheets and architecture pages by hand."""
 
 import pytest
-
 from neuronfit.catalog import instances
 from neuronfit.errors import NotFound
 

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from neuronfit.catalog import models, published
 from neuronfit.errors import NotFound
 

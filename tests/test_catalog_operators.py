@@ -1,7 +1,6 @@
 """Operator statements: a whitelist that never blocks, and documented restrictions that do."""
 
 import pytest
-
 from neuronfit.catalog import operators
 from neuronfit.errors import NotFound
 

@@ -1,7 +1,6 @@
 """Which software runs where: pins come from one release, refusals say why."""
 
 import pytest
-
 from neuronfit.catalog import instances, paths
 from neuronfit.errors import NotFound
 

@@ -3,7 +3,6 @@
 from decimal import Decimal
 
 import pytest
-
 from neuronfit.catalog import prices
 from neuronfit.errors import NotFound
 from neuronfit.provenance import Grade

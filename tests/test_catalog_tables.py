@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import neuronfit.catalog
+import pytest
 from neuronfit.catalog import sources, tables
 from neuronfit.errors import NotFound
 
@@ -22,6 +21,7 @@ ROWS = {
     "paths": 46,
     "sdk_versions": 819,
     "operators": 134,
+    "hlo_opcodes": 106,
     "compiler_codes": 293,
 }
 SINGLE_KEY = {
@@ -31,6 +31,7 @@ SINGLE_KEY = {
     "collections": ("collection",),
     "paths": ("path", "generation"),
     "operators": ("name", "generations"),
+    "hlo_opcodes": ("opcode",),
     "compiler_codes": ("kind", "code", "find"),
     "prices": ("instance_type", "region", "purchase_option", "as_of", "source"),
     "sdk_versions": ("sdk", "package", "version", "generations"),

@@ -45,9 +45,14 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
+NOT_LOCKED = ("hlo",)
+"""Extras without a pin. ``hlo``: an optional second opinion of 270 MB that `make test` shall not need, from dated
+snapshots that name no version of torch."""
+
+
 def asked() -> list[Requirement]:
-    """Dependencies and extras of pyproject.toml."""
-    extras = project()["optional-dependencies"].values()
+    """Dependencies and locked extras of pyproject.toml."""
+    extras = [entries for name, entries in project()["optional-dependencies"].items() if name not in NOT_LOCKED]
     return [Requirement(entry) for entry in (*project()["dependencies"], *(entry for extra in extras for entry in extra))]
 
 

@@ -5,8 +5,8 @@ other:
 
 leaves    provenance, errors, units, stats, files
 nouns     params, system, record, catalog, plausibility, dossier, model, workload, question
-verbs     profile, compatibility, compile, diagnose, measure (with targets), adopt, compare,
-          utilization, cost, effort, trial, decide
+verbs     profile, check, hlo, memory, dependencies, examine, compatibility, buckets, compile, diagnose,
+          measure (with targets), adopt, compare, utilization, cost, effort, trial, decide
 edges     show, report, series, cli
 
 ``from neuronfit import Question`` is the usual beginning; importing the package itself does

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from typing import Optional
 
-from neuronfit import model
+from neuronfit import memory, model
 from neuronfit.catalog import instances, operators, paths
+from neuronfit.check import ModuleCheck, check_config_on, usual_target
+from neuronfit.examine import findings_of
 from neuronfit.params import Target
 from neuronfit.provenance import Estimated, Grade, Quantity, absent
 from neuronfit.question import Question
-from neuronfit.record import Compatibility, CompatibilityOfTarget, Finding, OperatorUse, Severity
+from neuronfit.record import Compatibility, CompatibilityOfTarget, Finding, OperatorUse, Severity, SmallestFit
 from neuronfit.units import metric
 
 __all__ = ["check"]
+
+RULES_OF_PATH = {
+    "neuron_xla": "neuron_xla",
+    "nxd_inference": "neuron_xla",
+    "neuron_native": "neuron_native",
+    "vllm_neuron": "neuron_native",
+    "torch_neuron": "torch_neuron",
+}
+"""Software path -> the operator rules that hold on it."""
 
 UNCONDITIONAL = (None, "always")
 """Values of a documented restriction's ``when`` that need no look at the arguments."""
@@ -24,19 +35,13 @@ UNCONDITIONAL = (None, "always")
 
 def check(question: Question) -> Compatibility:
     """Check every target's software path and memory, and the operators of the exported graph."""
-    shape = question.params.workload.shapes[0]
-    graph = model.operators(
-        question.config,
-        question.params.workload.model.task,
-        shape.batch_size,
-        shape.sequence_length,
-        output_length=shape.output_length,
-    )
+    graph, checks = _looked_at(question)
     generations = _generations(question)
     used = _operators(graph.exported, generations)
     need = _memory_needed(question)
     rows = tuple(_of_target(target, need) for target in question.targets)
-    findings = [*_operator_findings(used, generations), *_export_findings(graph), *(finding for row in rows for finding in row.findings)]
+    about_operators = _checked_findings(checks) if checks else [*_operator_findings(used, generations), *_export_findings(graph)]
+    findings = [*about_operators, *(finding for row in rows for finding in row.findings)]
     record = Compatibility(
         workload=question.ref,
         source=Estimated(
@@ -48,8 +53,72 @@ def check(question: Question) -> Compatibility:
         targets=rows,
         graph_how=f"{graph.how}, torch {graph.torch_version}",
         operators=used,
+        smallest=_smallest(question),
     )
     return question.dossier.admit(record)
+
+
+def _smallest(question: Question) -> tuple[SmallestFit, ...]:
+    """The smallest Inferentia or Trainium instance, and the smallest GPU instance, that hold the largest shape."""
+    workload = question.params.workload
+    anatomy = memory.describe(question.config, question.published_as)
+    parts = max(
+        (
+            memory.needed(anatomy, shape.batch_size, shape.sequence_length, workload.precision, output_length=shape.output_length or 0)
+            for shape in workload.shapes
+        ),
+        key=lambda need: need.weights_bytes + need.cache_bytes + need.activations_bytes,
+    )
+    found = {
+        "aws_neuron": memory.smallest(anatomy, parts, generations=("inf2", "trn1", "trn2")),
+        "nvidia": memory.smallest(anatomy, parts, generations=(None,)),
+    }
+    return tuple(_smallest_fit(vendor, fit) for vendor, fit in found.items() if fit is not None)
+
+
+def _smallest_fit(vendor: str, fit: memory.Fit) -> SmallestFit:
+    def estimated(value: float, unit: str) -> Quantity:
+        return Quantity(value=value, unit=unit, grade=Grade.ESTIMATED)
+
+    return SmallestFit(
+        vendor=vendor,
+        instance_type=fit.instance_type,
+        tp_degree=fit.tp_degree,
+        copies=fit.copies,
+        used=estimated(fit.used_bytes, "bytes"),
+        room=Quantity(value=fit.rank_bytes, unit="bytes", grade=Grade.PUBLISHED),
+        headroom=estimated(fit.headroom, "fraction"),
+        remarks=fit.padding,
+    )
+
+
+def _looked_at(question: Question) -> tuple[model.Graph, dict[str, ModuleCheck]]:
+    """The exported graph of the first shape, and what is documented against it for each Neuron candidate."""
+    wanted = {
+        target.name: usual_target(machine.generation, RULES_OF_PATH[target.path])
+        for target in question.params.candidates
+        if (machine := instances.find(target.instance_type)).generation
+        and target.path in RULES_OF_PATH
+        and paths.find(target.path, target.instance_type).supported is not False
+    }
+    targets = tuple(dict.fromkeys(wanted.values())) or (usual_target("inf2"),)
+    found = check_config_on(question.config, question.params.workload.model.task, question.params.workload.shapes[0], targets)
+    first, by_target = found[0], dict(zip(targets, found))
+    graph = model.Graph(exported=first.operators, decomposed={}, how=first.how, torch_version=first.torch_version, error=first.error)
+    return graph, {name: by_target[target] for name, target in wanted.items()}
+
+
+def _checked_findings(checks: dict[str, ModuleCheck]) -> list[Finding]:
+    """Operator findings of all candidates; one that concerns every candidate names none."""
+    of: dict[Finding, list[str]] = {}
+    for name, found in checks.items():
+        for finding in findings_of(found):
+            of.setdefault(finding, []).append(name)
+    return [
+        finding.model_copy(update={"target": None if len(names) == len(checks) else name})
+        for finding, names in of.items()
+        for name in (names if len(names) < len(checks) else names[:1])
+    ]
 
 
 def _memory_needed(question: Question) -> Quantity:

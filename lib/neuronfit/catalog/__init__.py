@@ -11,6 +11,7 @@ module                  answers                                       file
 ``published``           what speed has a vendor printed for a model?  ``published.csv``, ``collections.csv``
 ``paths``               which software runs there, for how long?      ``paths.csv``, ``sdk_versions.csv``
 ``operators``           what is documented about an ATen operator?    ``operators.csv``
+``hlo_opcodes``         what is documented about an HLO opcode?       ``hlo_opcodes.csv``
 ``compiler_codes``      what does a compiler or runtime code mean?    ``compiler_codes.csv``
 ``models``              what are the shapes of well-known models?     (see the module)
 ``sources``             where does a row come from?                   ``sources.csv``

@@ -13,8 +13,8 @@ input.
 
 from __future__ import annotations
 
-from neuronfit.model.architecture import PRECISIONS, TASKS, Task, config_digest, position_limit, read_config
-from neuronfit.model.construction import build, skeleton
+from neuronfit.model.architecture import PRECISIONS, TASKS, Task, config_digest, position_limit, read_config, read_json
+from neuronfit.model.construction import build, skeleton, whole_skeleton
 from neuronfit.model.graph import Graph, graph_of, operators
 from neuronfit.model.inputs import call, example_inputs, useful_results
 from neuronfit.model.size import MemoryNeed, bytes_by_precision, count_parameters, memory_needed
@@ -36,6 +36,8 @@ __all__ = [
     "operators",
     "position_limit",
     "read_config",
+    "read_json",
     "skeleton",
     "useful_results",
+    "whole_skeleton",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Union
 
 from neuronfit.errors import BadParams, nearest
 from neuronfit.model.refusals import folders, one_line, one_of
@@ -28,7 +29,9 @@ __all__ = [
     "padding_token",
     "patches",
     "position_limit",
+    "quiet_transformers",
     "read_config",
+    "read_json",
     "settings_of",
     "start_token",
 ]
@@ -100,11 +103,21 @@ _POSITIONS_START_AFTER_PADDING = frozenset(
 
 
 def read_config(path: Union[str, Path]) -> dict[str, Any]:
-    """Read a ``config.json``, or the one in the folder ``path``.
+    """Read the ``config.json`` of a model, or the one in the folder ``path``.
 
-    Raises :class:`~neuronfit.errors.BadParams` when the file is missing, is not a JSON object, or
-    its ``model_type`` is unknown to the installed transformers; the message names the nearest
-    config beside it or the nearest model type.
+    Raises :class:`~neuronfit.errors.BadParams` as :func:`read_json` does, and when its ``model_type`` is
+    unknown to the installed transformers; the message names the nearest model type.
+    """
+    config = read_json(path)
+    check_model_type(config)
+    return config
+
+
+def read_json(path: Union[str, Path]) -> dict[str, Any]:
+    """Read a JSON object that may or may not be a model's config.
+
+    Raises :class:`~neuronfit.errors.BadParams` when the file is missing or is not a JSON object; the
+    message names the nearest config beside it.
     """
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
@@ -124,10 +137,7 @@ def read_config(path: Union[str, Path]) -> dict[str, Any]:
             next="copy the file again from its source",
         ) from None
     if not isinstance(config, dict):
-        raise BadParams(
-            "model config is not a JSON object", type(config).__name__, allowed='{"model_type": "bert", ...}'
-        )
-    check_model_type(config)
+        raise BadParams("model config is not a JSON object", type(config).__name__, allowed='{"model_type": "bert", ...}')
     return config
 
 
@@ -161,9 +171,26 @@ def settings_of(config: Mapping[str, Any]) -> Any:
 
     check_model_type(config)
     try:
-        return transformers.CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
+        with quiet_transformers():
+            return transformers.CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:  # each config class validates in its own way
         raise BadParams("transformers refuses the config", one_line(error), next="correct that key") from error
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """While a config is read or a model constructed, transformers logs errors only; what we say ourselves is not touched.
+
+    Its warnings there are about keys that a config of another release has, and about how the class is meant to be used.
+    """
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(max(before, logging.ERROR))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def check_model_type(config: Mapping[str, Any]) -> None:
@@ -171,9 +198,7 @@ def check_model_type(config: Mapping[str, Any]) -> None:
 
     model_type = config.get("model_type")
     if model_type is None:
-        raise BadParams(
-            "config has no model_type, only", ", ".join(sorted(config)[:6]), next='add "model_type": "bert" or another'
-        )
+        raise BadParams("config has no model_type, only", ", ".join(sorted(config)[:6]), next='add "model_type": "bert" or another')
     if model_type not in CONFIG_MAPPING_NAMES:
         import transformers
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 from neuronfit.errors import BadParams, nearest
-from neuronfit.model.architecture import TASKS, architecture_of, check_task, dtypes_by_precision, read_config, settings_of
+from neuronfit.model.architecture import TASKS, architecture_of, check_task, dtypes_by_precision, quiet_transformers, read_config, settings_of
 from neuronfit.model.refusals import folders, one_line, one_of
 from neuronfit.model.reproducible import normal_tile
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["build", "construct", "replace_buffers", "replace_parameters", "skeleton"]
+__all__ = ["build", "construct", "replace_buffers", "replace_parameters", "skeleton", "whole_skeleton"]
 
 
 def skeleton(config: Mapping[str, Any], task: str) -> torch.nn.Module:
@@ -98,6 +99,35 @@ def build(
 # --- construction ----------------------------------------------------------------------------------
 
 
+def whole_skeleton(config: Mapping[str, Any]) -> torch.nn.Module:
+    """The model that the config itself names, on meta: all its parts, whatever our tasks know of it.
+
+    That is ``architectures[0]`` where the installed transformers has it, otherwise the first task's class that
+    takes the model type (an encoder that could be turned into a decoder stays one), otherwise ``AutoModel``. Raises :class:`~neuronfit.errors.BadParams`.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    settings = settings_of(config)
+    named = getattr(transformers, str((config.get("architectures") or [None])[0]), None)
+    if isinstance(named, type) and issubclass(named, transformers.PreTrainedModel) and isinstance(settings, named.config_class or ()):
+        makers = [named._from_config]
+    else:
+        reads_first = bool(getattr(settings, "is_encoder_decoder", False))
+        encodes = (
+            not reads_first and not getattr(settings, "is_decoder", False) and config["model_type"] in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        )
+        order = sorted(
+            TASKS.values(),
+            key=lambda task: (task.name != "fill-mask" if encodes else not task.generates, (task.name == "text-generation") is reads_first),
+        )
+        able = [task.auto_class for task in order if config["model_type"] in getattr(modeling_auto, task.model_types)]
+        makers = [getattr(transformers, name).from_config for name in [*able, "AutoModel"]]
+    model = _constructed(makers[0], config, "fp32", f"transformers cannot build {config.get('model_type')}")
+    replace_parameters(model, lambda name, parameter: parameter.to("meta"))
+    return model
+
+
 def construct(config: Mapping[str, Any], task: str, precision: str) -> torch.nn.Module:
     """The model with its weight matrices on meta, and its buffers and small vectors computed on the CPU.
 
@@ -105,39 +135,51 @@ def construct(config: Mapping[str, Any], task: str, precision: str) -> torch.nn.
     frequencies) with everything else, so sending only ``torch.empty`` to meta gives correct buffers
     without weight memory, which ``to_empty`` on an all-meta model would leave undefined.
     """
-    import torch
     import transformers
+
+    check_task(config, task)
+    make = getattr(transformers, TASKS[task].auto_class).from_config
+    return _constructed(make, config, precision, f"transformers cannot build {config.get('model_type')} for {task}")
+
+
+def _constructed(make: Callable[..., Any], config: Mapping[str, Any], precision: str, failure: str) -> torch.nn.Module:
+    import torch
     from torch.overrides import TorchFunctionMode
 
     class WeightsOnMeta(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = dict(kwargs or {})
-            if function is torch.empty and kwargs.get("device") is None:
+            if kwargs.get("device") is None and (function is torch.empty or function in filled and _elements(args) > _MATRIX):
                 kwargs["device"] = "meta"
             return function(*args, **kwargs)
 
-    check_task(config, task)
-    auto_class = getattr(transformers, TASKS[task].auto_class)
+    filled = (torch.zeros, torch.ones, torch.rand, torch.randn)
     for attention in ("sdpa", "eager"):
         try:
-            with WeightsOnMeta():
-                model = auto_class.from_config(
+            with WeightsOnMeta(), quiet_transformers():
+                model = make(
                     settings_of(config),
                     attn_implementation=attention,
                     dtype=dtypes_by_precision()[precision],
-                    trust_remote_code=False,
+                    **({} if make.__name__ == "_from_config" else {"trust_remote_code": False}),
                 )
             break
         except (ImportError, TypeError, ValueError, RuntimeError) as error:
             reason = error
     else:
-        raise BadParams(
-            f"transformers cannot build {config.get('model_type')} for {task}",
-            one_line(reason),
-            next="check the sizes in its config.json",
-        ) from reason
+        raise BadParams(failure, one_line(reason), next="check the sizes in its config.json") from reason
     _honour_tie_flag(model, config)
     return model.eval()
+
+
+_MATRIX = 2**26
+"""elements from which zeros and the like can only be weights (stacked experts), not a mask or a table"""
+
+
+def _elements(sizes: tuple[Any, ...]) -> int:
+    """How many elements ``torch.zeros(*sizes)`` makes."""
+    sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    return math.prod(size for size in sizes if isinstance(size, int))
 
 
 def _honour_tie_flag(model: torch.nn.Module, config: Mapping[str, Any]) -> None:
@@ -218,14 +260,11 @@ def _load(config: Mapping[str, Any], task: str, dtype: Any, folder: Path, seed: 
             except Exception as error:  # each file format raises its own; all of them mean unusable weights
                 reason = reason or error
         else:
-            raise BadParams(
-                "weights cannot be loaded", str(folder), allowed=f"files that fit the config ({one_line(reason)})"
-            ) from reason
+            raise BadParams("weights cannot be loaded", str(folder), allowed=f"files that fit the config ({one_line(reason)})") from reason
     missing = sorted(set(report["missing_keys"]))
     if missing:
         warnings.warn(
-            f"not in the weights, random from seed {seed}: {', '.join(missing[:4])}"
-            + (f" and {len(missing) - 4} more" if len(missing) > 4 else ""),
+            f"not in the weights, random from seed {seed}: {', '.join(missing[:4])}" + (f" and {len(missing) - 4} more" if len(missing) > 4 else ""),
             stacklevel=3,
         )
     return model

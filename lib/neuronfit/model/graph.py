@@ -106,9 +106,7 @@ def _exported(model: torch.nn.Module, inputs: Mapping[str, Any]) -> tuple[dict[s
         return _count_operators(program), _count_operators(program.run_decompositions())
 
 
-def _as_fake_cpu(
-    model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
-) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+def _as_fake_cpu(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     """A copy of model and inputs as CPU tensors that have a shape and no data."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode

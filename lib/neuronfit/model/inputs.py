@@ -74,9 +74,7 @@ def example_inputs(
     return {name: tensor.to(device) for name, tensor in inputs.items()}
 
 
-def call(
-    model: torch.nn.Module, inputs: Mapping[str, torch.Tensor], task: str, output_length: Optional[int] = None
-) -> Any:
+def call(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor], task: str, output_length: Optional[int] = None) -> Any:
     """One unit of work, without gradients: what a benchmark times.
 
     One forward pass, which returns the model's output object; for the two generation tasks a greedy

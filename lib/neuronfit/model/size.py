@@ -10,7 +10,7 @@ from neuronfit.model.architecture import PRECISIONS, TASKS, check_task, first_of
 from neuronfit.model.construction import skeleton
 from neuronfit.model.refusals import one_of, positive
 
-__all__ = ["MemoryNeed", "bytes_by_precision", "count_parameters", "memory_needed"]
+__all__ = ["MemoryNeed", "bytes_by_precision", "count_parameters", "layer_elements", "memory_needed"]
 
 
 def count_parameters(config: Mapping[str, Any], task: str) -> int:
@@ -21,6 +21,12 @@ def count_parameters(config: Mapping[str, Any], task: str) -> int:
 def bytes_by_precision(count: int) -> dict[str, int]:
     """Weight bytes of ``count`` parameters in each precision."""
     return {precision: count * size for precision, size in PRECISIONS.items()}
+
+
+def layer_elements(batch_size: int, new: int, attended: int, hidden: int, heads: int, head_size: int, mlp: int) -> int:
+    """Elements alive in one transformer layer while ``new`` tokens attend to ``attended``; see :func:`memory_needed`."""
+    attention = 2 * (new + attended) * heads * head_size + 3 * heads * new * attended
+    return batch_size * (6 * new * hidden + attention + 3 * new * mlp)
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,7 @@ def memory_needed(
     has_head = task in ("fill-mask", "text-generation", "text2text-generation")
 
     def layer(new: int, attended: int) -> int:
-        attention = 2 * (new + attended) * heads * head_size + 3 * heads * new * attended
-        return batch_size * (6 * new * hidden + attention + 3 * new * mlp)
+        return layer_elements(batch_size, new, attended, hidden, heads, head_size, mlp)
 
     def logits(new: int) -> int:
         return batch_size * new * vocabulary if has_head else 0
