@@ -20,10 +20,13 @@ from neuronfit import params, plausibility
 from neuronfit.dossier import Dossier
 from neuronfit.provenance import Estimated, Grade, Measured, Published, Quantity, absent
 from neuronfit.record import (
+    BucketAdvice,
+    BucketChoice,
     Comparison,
     Compatibility,
     CompatibilityOfTarget,
     Compile,
+    CompileOfBucket,
     CompileOfTarget,
     Cost,
     CostOfTarget,
@@ -33,6 +36,7 @@ from neuronfit.record import (
     Gate,
     Measurement,
     NextMeasurement,
+    OperatorAnalysis,
     OperatorUse,
     Pair,
     Payback,
@@ -43,7 +47,9 @@ from neuronfit.record import (
     Settings,
     Severity,
     Situation,
+    SmallestFit,
     TrialPlan,
+    UnsupportedOperator,
     Utilization,
     UtilizationOfTarget,
     WorkloadRef,
@@ -197,7 +203,29 @@ def compatibility() -> Compatibility:
             OperatorUse(name="aten.gelu", calls=12, status="listed", because="in the list of supported operators"),
             OperatorUse(name="aten.expand_as", calls=2, status="no_statement", because="in no list"),
         ),
+        smallest=(
+            smallest_fit("aws_neuron", "inf2.xlarge", 2, reserve=96 * 2**20, room=16 * GIB),
+            smallest_fit("nvidia", "g6f.large", 1, reserve=512 * 2**20, room=2_999_975_936),
+        ),
     ).sealed()
+
+
+def smallest_fit(vendor: str, instance_type: str, copies: int, reserve: int, room: int) -> SmallestFit:
+    """One copy of 0.55 GiB on one NeuronCore or GPU.
+
+    A NeuronCore of inf2.xlarge has 32 / 2 = 16 GiB: 0.55 + 96 / 1024 = 0.64375 are used and 1 - 0.64375 / 16 = 95.98 % free.
+    An eighth of an L4 has 2.794 GiB: 0.55 + 0.5 = 1.05 are used and 1 - 1.05 / 2.794 = 62.42 % free.
+    """
+    used = 0.55 * GIB + reserve
+    return SmallestFit(
+        vendor=vendor,
+        instance_type=instance_type,
+        tp_degree=1,
+        copies=copies,
+        used=_estimate(used, "bytes"),
+        room=_published(room, "bytes"),
+        headroom=_estimate(1 - used / room, "fraction"),
+    )
 
 
 def compiled() -> Compile:
@@ -206,15 +234,135 @@ def compiled() -> Compile:
     return Compile(
         **_header(2, Estimated(formula="none: nothing was compiled", inputs={})),
         findings=tuple(
-            Finding(severity=Severity.WAITING, code="compiler_missing", because=waiting, next=f"{command}, on a {INSTANCE[name]}", target=name)
+            Finding(severity=Severity.WAITING, code="compiler_absent", because=waiting, next=f"{command}, on a {INSTANCE[name]}", target=name)
             for name in ("inf2", "trn1")
         ),
         bottom_line="Waiting for a host with the Neuron compiler.",
         targets=(
-            CompileOfTarget(target="l4", path="cuda", status="not_needed", because="the CUDA path compiles while it loads"),
-            CompileOfTarget(target="inf2", path="neuron_xla", status="waiting", because=waiting, next=command),
-            CompileOfTarget(target="trn1", path="neuron_xla", status="waiting", because=waiting, next=command),
+            CompileOfTarget(
+                target="l4", path="cuda", instance_type="g6.xlarge", status="not_needed", because="the CUDA path compiles while it loads"
+            ),
+            CompileOfTarget(target="inf2", path="neuron_xla", instance_type="inf2.xlarge", status="waiting", because=waiting, next=command),
+            CompileOfTarget(target="trn1", path="neuron_xla", instance_type="trn1.2xlarge", status="waiting", because=waiting, next=command),
         ),
+        advice=bucket_advice(),
+    ).sealed()
+
+
+def bucket_advice() -> BucketAdvice:
+    """Half of the inputs have 32 tokens, a quarter 64 and a quarter 128: 64 on average.
+
+    Padded to 128, 1 - 64 / 128 = 50 % is padding. Of two buckets 64 and 128 pad least: 80 tokens are
+    computed, 1 - 64 / 80 = 20 %. Three pad nothing, and two are not within five points of that.
+    """
+    found = (((128,), 0.5), ((64, 128), 0.2), ((32, 64, 128), 0.0))
+    choices = tuple(
+        BucketChoice(count=len(edges), edges=edges, waste=_estimate(waste, "fraction"), compilations=_estimate(3.0 * len(edges) * 2, "count"))
+        for edges, waste in found
+    )
+    return BucketAdvice(
+        sentence="3 buckets (32, 64, 128 tokens) leave 0 % padding and need 18 compilations: 3 batch sizes x 3 buckets x 2 targets. "
+        "The lengths of workload.shapes (128) leave 50 %.",
+        rule="the fewest buckets whose padding is within 5 percentage points of that of 8 buckets",
+        present=choices[0],
+        choices=choices,
+        recommended=3,
+        batch_sizes=(1, 8, 16),
+        targets=("inf2", "trn1"),
+    )
+
+
+def compiled_on_hardware() -> Compile:
+    """One target of each outcome that the example dossier lacks: compiled, failed, kept from an earlier record. Not in :func:`every`."""
+    versions = {"torch": "2.9.0", "torch_neuronx": "2.9.0.2.15.32035", "neuronxcc": "2.26.6360.0"}
+    flags = ("--target", "inf2", "--auto-cast", "none", "--auto-cast-type", "bf16", "--optlevel", "2", "--model-type", "transformer")
+    shapes = [{"batch_size": batch, "sequence_length": 128, "output_length": None} for batch in (1, 8, 16)]
+    memory = "resident memory of the process and its children together (Python, torch and the model included), sampled every 0.1 s"
+
+    def built(shape: dict[str, Any], seconds: float, size: int, peak: float) -> CompileOfBucket:
+        return CompileOfBucket(
+            shape=shape,
+            status="compiled",
+            because=f"batch {shape['batch_size']}, sequence 128 compiled in {seconds:g} s",
+            proof="torch_neuronx.trace returned a compiled module",
+            compile_time=_measurement(seconds, "s"),
+            peak_memory=_measurement(peak * GIB, "bytes", memory),
+            artefact_size=_measurement(size, "bytes"),
+            artefact_sha256="ab" * 32,
+            cached=False,
+            cached_because="the weights are part of a traced artefact, which is never taken from the compile cache",
+            versions=versions,
+            flags=flags,
+        )
+
+    steps = ("reduce batch size, sequence length or image size, or split the model into parts that are compiled apart", "compile with -O1")
+    why = "batch 16, sequence 128 failed after 312 s: NCC_EXTP004: The graph becomes too many instructions: 7,340,032 of 5,000,000."
+    too_large = CompileOfBucket(
+        shape=shapes[2],
+        status="failed",
+        because=why,
+        next=steps[0],
+        code="NCC_EXTP004",
+        steps=steps,
+        peak_memory=_measurement(9.5 * GIB, "bytes", memory),
+        versions=versions,
+        flags=flags,
+        log="logs/inf2-b16-s128-0f3a9c21.log",
+    )
+    buckets = (built(shapes[0], 92.0, 231_000_000, 4.5), built(shapes[1], 141.0, 236_000_000, 6.25), too_large)
+    analysis = OperatorAnalysis(
+        shape=shapes[0],
+        support=_measurement(0.995, "fraction"),
+        supported={"aten::linear": 72, "aten::layer_norm": 25, "aten::add": 102},
+        unsupported=(UnsupportedOperator(name="aten::sort", failure_at="neuronx-cc", call="model.py(12): forward"),),
+        versions={"torch-neuronx": "2.9.0.2.15.32035", "neuronx-cc": "2.26.6360.0"},
+        because="each of 200 operator calls compiled alone, at batch 1, sequence 128",
+    )
+    return Compile(
+        **_header(2, Measured(host="compile-host", clock="time.perf_counter"), second=30),
+        findings=(
+            Finding(severity=Severity.WARNING, code="shape_failed", because=why, next=steps[0], target="inf2"),
+            Finding(
+                severity=Severity.NOTE,
+                code="compile_evidence_kept",
+                because="torch_neuronx 2.9.0.2.15.32035 is the route XLA trace; the imported result of record 1234567890abcdef stands",
+                target="trn1",
+            ),
+        ),
+        bottom_line="bert-base-uncased compiles for inf2 (233 s) and does not compile for trn1 (record 1234567890abcdef).",
+        targets=(
+            CompileOfTarget(
+                target="l4", path="cuda", instance_type="g6.xlarge", status="not_needed", because="the CUDA path compiles while it loads"
+            ),
+            CompileOfTarget(
+                target="inf2",
+                path="neuron_xla",
+                instance_type="inf2.xlarge",
+                status="compiled",
+                because="2 of 3 shapes compiled, every length among them, in 233 s",
+                compile_time=_measurement(233.0, "s"),
+                peak_memory=_measurement(9.5 * GIB, "bytes", memory),
+                artefact_bytes=467_000_000,
+                versions=versions,
+                flags=flags,
+                buckets=buckets,
+                analysis=analysis,
+                grade=Grade.MEASURED,
+            ),
+            CompileOfTarget(
+                target="trn1",
+                path="neuron_xla",
+                instance_type="trn1.2xlarge",
+                status="failed",
+                because="a log says: FAILED: The operator is not supported. aten::sort",
+                next="rewrite it with operators that are listed: neuronfit check names a rewrite where one is documented",
+                code="NCC_EUOC002",
+                grade=Grade.IMPORTED,
+                record="1234567890abcdef",
+            ),
+        ),
+        advice=bucket_advice(),
+        system=System(host="compile-host", instance_type="m7i.8xlarge", packages=versions),
     ).sealed()
 
 
@@ -442,7 +590,7 @@ def payback() -> Payback:
             effort_usd=Quantity(value=22000, low=15000, high=31000, confidence=0.9, unit="USD", grade=Grade.ESTIMATED),
             payback_month=absent("months", "upkeep is more than the saving"),
             probability=_estimate(0, "fraction"),
-            cumulative_usd=tuple(round(-22000 + (saving - 1000) * month, 2) for month in range(1, 37)),
+            cumulative_usd=tuple(round(-22000 + (saving - 1000) * month, 2) for month in range(37)),
             volume_needed=_estimate(47, "ratio") if saving > 0 else absent("ratio", "it saves nothing at any volume"),
             sentence=f"{name} {'saves' if saving > 0 else 'costs'} ${abs(saving):,.0f} a month {'before' if saving > 0 else 'more before'} $1,000 of upkeep: it does not pay back within 36 months.",
         )
@@ -556,6 +704,10 @@ def _as_admitted(measurement: Measurement) -> Measurement:
 
 def _estimate(value: float, unit: str, why: str | None = None) -> Quantity:
     return Quantity(value=value, unit=unit, grade=Grade.ESTIMATED, why=why)
+
+
+def _measurement(value: float, unit: str, why: str | None = None) -> Quantity:
+    return Quantity(value=value, unit=unit, grade=Grade.MEASURED, why=why)
 
 
 def _published(value: float, unit: str, why: str | None = None) -> Quantity:

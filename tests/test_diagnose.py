@@ -12,7 +12,6 @@ from pathlib import Path
 
 import example_questions
 import pytest
-
 from neuronfit.catalog import compiler_codes
 from neuronfit.diagnose import Diagnosis, diagnose, meaning, reading
 from neuronfit.diagnose.cause import amount, operators

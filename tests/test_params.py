@@ -73,6 +73,15 @@ BAD_KEYS = {
     "peak below mean": ("traffic", {"mean_per_s": 400, "peak_per_s": 100}, ["traffic", "peak_per_s: 100 is below mean_per_s 400"]),
     # 1e9 / (730 x 3600) = 380.5
     "peak below what the volume implies": ("traffic", {"monthly_volume": 1e9, "peak_per_s": 100}, ["peak_per_s: 100", "monthly_volume", "380.5"]),
+    "a length that is none": ("traffic__sequence_lengths", {"long": 1}, ["traffic.sequence_lengths", "'long' is no length", "from 1"]),
+    "a length of nothing": ("traffic__sequence_lengths", {0: 1}, ["0 is no length", "from 1"]),
+    "true as a length": ("traffic__sequence_lengths", {True: 1}, ["true is no length"]),
+    "half a token": ("traffic__sequence_lengths", {1.5: 1}, ["1.5 is no length"]),
+    "a share of nothing": ("traffic__sequence_lengths", {128: 0}, ["0 is no share of length 128", "above 0"]),
+    "a negative share": ("traffic__sequence_lengths", {128: 0.5, 256: -0.5}, ["-0.5 is no share of length 256"]),
+    "a share as a word": ("traffic__sequence_lengths", {128: "half"}, ["'half' is no share of length 128"]),
+    "an endless share": ("traffic__sequence_lengths", {128: float("inf")}, ["inf is no share of length 128"]),
+    "lengths as a list": ("traffic__sequence_lengths", [128, 256], ["traffic.sequence_lengths: [128, 256]", "a mapping of keys"]),
     "tasks out of order": ("effort", {"tasks": [{"name": "a", "low": 3, "likely": 2, "high": 4}]}, ["effort.tasks.0", "low 3, likely 2, high 4"]),
     "shares that leave the model nothing": (
         "workload__surroundings",
@@ -130,6 +139,11 @@ BAD_NAMES = {
         ["workload.model.task: 'featur-extraction'", "(nearest: feature-extraction)", "fill-mask"],
     ),
     "task that generates without a length": ("workload__model__task", "text-generation", ["output_length", "'text-generation'"]),
+    "length that the model has no positions for": (
+        "traffic__sequence_lengths",
+        {128: 1, 1024: 1},
+        ["traffic.sequence_lengths", "positions for: 1024", "1 to 512 tokens"],
+    ),
     "model config": (
         "workload__model__config",
         "params/models/bert-base-uncase/config.json",
@@ -343,3 +357,19 @@ def test_a_config_beside_the_params_file_is_found_from_any_folder(tmp_path, monk
 
 def test_not_found_and_bad_params_are_bad_input():
     assert issubclass(NotFound, BadInput) and issubclass(BadParams, BadInput)
+
+
+# -- lengths of the traffic -------------------------------------------------------------------
+
+
+def test_shares_of_lengths_are_kept_as_written_and_normalised_when_asked_for(tmp_path):
+    written = params.parse(mapping(traffic__sequence_lengths={512: 1, 64: 3})).traffic
+    assert written.sequence_lengths == {512: 1.0, 64: 3.0}
+    assert list(written.length_shares.items()) == [(64, 0.75), (512, 0.25)]
+    assert params.Traffic().length_shares == {}
+
+
+def test_lengths_survive_a_record(tmp_path):
+    """JSON has words for keys; read again they are the same lengths."""
+    asked = params.parse(mapping(traffic__sequence_lengths={64: 3, 512: 1}))
+    assert params.parse(json.loads(json.dumps(asked.model_dump(mode="json")))) == asked

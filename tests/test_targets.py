@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import doubles
@@ -146,7 +147,7 @@ def test_a_trace_has_explicit_flags_and_gives_the_models_answer(monkeypatch, exp
     target = made("neuron_xla", instance_type="inf2.xlarge")
     target.prepare(SHAPE)
     (call,) = double.calls
-    assert call["flags"] == {"--auto-cast": "none", "--model-type": "transformer", "--optlevel": "2", "--target": "inf2"}
+    assert call["flags"] == {"--target": "inf2", "--auto-cast": "none", "--auto-cast-type": "bf16", "--optlevel": "2", "--model-type": "transformer"}
     assert call["cpu_backend"] is False and isinstance(call["func"], torch.nn.Module)
     target.issue()
     target.drain()
@@ -178,7 +179,7 @@ def test_the_precision_is_what_the_products_run_in(monkeypatch, settings, precis
     described = target.describe()
     assert (described["precision"], described["autocast"]) == (precision, autocast)
     target.prepare(SHAPE)
-    assert double.calls[0]["flags"].get("--auto-cast-type") == (autocast.split()[1] if settings else None)
+    assert double.calls[0]["flags"]["--auto-cast-type"] == (autocast.split()[1] if settings else "bf16")
     assert "--auto-cast" in described["compiler_flags"]
 
 
@@ -186,6 +187,33 @@ def test_without_a_device_the_trace_is_compiled_for_the_declared_one(monkeypatch
     double = doubles.install(monkeypatch, "xla", device=False)
     made("neuron_xla", instance_type="inf2.xlarge").prepare(SHAPE)
     assert double.calls[0]["cpu_backend"] is True and double.calls[0]["flags"]["--target"] == "inf2"
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "compiler", "passed"),
+    [
+        ("trn2.48xlarge", "2.27.5334.0", {"--native-int64": "disabled", "--implicit-integer-downcast": "all"}),
+        ("trn2.48xlarge", "2.26.6360.0+f1a2", {}),
+        ("trn1.2xlarge", "2.27.5334.0", {}),
+    ],
+)
+def test_both_int64_flags_are_stated_where_the_compiler_knows_them(monkeypatch, instance_type, compiler, passed):
+    """A compiler before 2.27 refuses them as unknown, and so does the double."""
+    double = doubles.install(monkeypatch, "xla")
+    monkeypatch.setattr(sys.modules["neuronxcc"], "__version__", compiler)
+    made("neuron_xla", instance_type=instance_type).prepare(SHAPE)
+    assert {flag: value for flag, value in double.calls[0]["flags"].items() if "int" in flag} == passed
+
+
+def test_the_int64_flags_can_be_chosen(monkeypatch):
+    double = doubles.install(monkeypatch, "xla")
+    monkeypatch.setattr(sys.modules["neuronxcc"], "__version__", "2.27.5334.0")
+    settings = {"native_int64": "enabled", "implicit_integer_downcast": "none"}
+    made("neuron_xla", instance_type="trn2.48xlarge", settings=settings).prepare(SHAPE)
+    flags = double.calls[0]["flags"]
+    assert (flags["--native-int64"], flags["--implicit-integer-downcast"]) == ("enabled", "none")
+    with pytest.raises(BadParams, match="settings.native_int64"):
+        made("neuron_xla", instance_type="trn2.48xlarge", settings={"native_int64": "on"})
 
 
 def test_half_precision_inputs_follow_the_model(monkeypatch):
@@ -224,7 +252,21 @@ def test_the_double_refuses_what_the_documentation_refuses(monkeypatch):
         double.trace(linear, example, cpu_backend=True)
     with pytest.raises(RuntimeError, match="unrecognized"):
         double.trace(linear, example, compiler_args="--auto-cast matmul")
+    with pytest.raises(RuntimeError, match="unrecognized"):
+        double.trace(linear, example, compiler_args="--target inf2 --native-int64=disabled")
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        double.analyze(linear, example, workers=1)
     assert double.analyze(linear, example)["support_percentage"] == "100.00%"
+
+
+def test_the_double_deadlocks_on_a_transformers_model_as_documented(monkeypatch, tmp_path):
+    double = doubles.install(monkeypatch, "xla", device=False)
+    target = made("neuron_xla", instance_type="inf2.xlarge")
+    target.build(SHAPE)
+    with pytest.raises(RuntimeError, match="deadlock"):
+        double.analyze(target._function, target._inputs)
+    assert target.analyze(tmp_path)["supported_operators"] == {"aten::linear": 3}
+    assert double.analyses[-1]["is_hf_transformers"] is True and double.analyses[-1]["compiler_workdir"] == str(tmp_path)
 
 
 # -- neuron, native ---------------------------------------------------------------------------
@@ -236,7 +278,7 @@ def test_native_compiles_in_prepare_and_reads_back_before_the_clock_stops(monkey
     target = made("neuron_native", instance_type="trn2.3xlarge")
     target.prepare(SHAPE)
     assert os.environ["TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"] == "1"
-    assert double.log[:3] == ["to", "compile", "execute"] and set(double.log[3:]) == {"read back"}
+    assert double.log[:4] == ["to", "reset", "compile", "execute"] and set(double.log[4:]) == {"read back"}
     double.log.clear()
     target.issue()
     assert double.log == ["execute"], "no compilation in a timed call"
@@ -251,6 +293,50 @@ def test_native_raises_where_it_would_fall_back(monkeypatch):
     double.fail_with.append(RuntimeError("NCC_EVRF004: operator not supported"))
     with pytest.raises(RuntimeError, match="NCC_EVRF004"):
         made("neuron_native", instance_type="trn2.3xlarge").prepare(SHAPE)
+
+
+def test_raising_is_the_default_of_the_double_and_falling_back_a_choice(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    monkeypatch.delenv("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", raising=False)
+    model_there = torch.nn.Linear(2, 2).to("neuron")
+    double.fail_with += [RuntimeError("NCC_EVRF004"), RuntimeError("NCC_EVRF004")]
+    with pytest.raises(RuntimeError, match="NCC_EVRF004"):
+        double.Compiled(model_there)(input=torch.ones(1, 2).to("neuron"))
+    monkeypatch.setenv("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "0")
+    double.Compiled(model_there)(input=torch.ones(1, 2).to("neuron"))
+    assert "fell back to eager" in double.log and double.get_dynamo_metrics() == []
+
+
+def test_every_shape_starts_from_a_reset_and_proves_its_own_graph(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    target = made("neuron_native", instance_type="trn2.3xlarge")
+    for length in (16, 32):
+        target.prepare(Shape(batch_size=1, sequence_length=length))
+        assert target.proof == "get_dynamo_metrics: 1 graph, 412 nodes, 3.2 s in the compiler" and target.cached is False
+    assert [word for word in double.log if word in ("reset", "compile")] == ["reset", "compile"] * 2
+
+
+def test_without_metrics_of_a_graph_nothing_counts_as_compiled(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    monkeypatch.setattr(double, "get_dynamo_metrics", list)
+    with pytest.raises(targets.NotProven, match="no compiled graph"):
+        made("neuron_native", instance_type="trn2.3xlarge").prepare(SHAPE)
+    monkeypatch.delattr(double, "get_dynamo_metrics")
+    with pytest.raises(targets.NotProven, match="has no get_dynamo_metrics"):
+        made("neuron_native", instance_type="trn2.3xlarge").prepare(SHAPE)
+
+
+def test_metrics_without_compile_time_leave_the_cache_open(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    monkeypatch.setattr(double.Graph, "__init__", lambda self: self.__dict__.update(graph_node_count=412, torch_neuronx_compile_us=0))
+    target = made("neuron_native", instance_type="trn2.3xlarge")
+    target.prepare(SHAPE)
+    assert target.cached is None and "no time" in target.cached_because
+
+
+def test_flags_from_the_environment_belong_to_what_was_compiled_with(monkeypatch):
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--cache_dir=/home/ada/cache -O1")
+    assert made("neuron_native").describe()["compiler_flags"].endswith("NEURON_CC_FLAGS=--cache_dir=/home/(user)/cache -O1")
 
 
 def test_the_model_is_one_graph_without_breaks():

@@ -97,9 +97,11 @@ SETTINGS = {
     "tf32": "true: fp32 products run on the tensor cores as TF32; default false",
     "compile": "true: the model is compiled with `torch.compile`; default false",
     "auto_cast": "none, matmult or all; default none. Always passed, because the compiler's own default changed between releases",
-    "auto_cast_type": "bf16, fp16 or tf32; default bf16; used when auto_cast is not none",
+    "auto_cast_type": "bf16, fp16 or tf32; default bf16; always passed, used when auto_cast is not none",
     "model_type": "transformer, generic or unet-inference; default transformer",
     "optlevel": "1, 2 or 3; default 2",
+    "native_int64": "disabled or enabled; default disabled; passed on Trn2 and later to neuronx-cc 2.27 or later, because a change of the compiler's own default is announced",
+    "implicit_integer_downcast": "all or none; default all; passed where native_int64 is, for the same reason",
 }
 """Key of a target's ``settings`` -> what it does, for the paths that this code measures."""
 
@@ -211,6 +213,8 @@ def _default(field: FieldInfo) -> str:
 
 def _allowed(key: str, field: FieldInfo) -> str:
     known = {"pricing.region": prices.regions(), "pricing.purchase_option": prices.options(), "workload.model.task": tuple(TASKS)}
+    if key == "traffic.sequence_lengths":
+        return "whole numbers from 1, each with a number above 0"
     options = known.get(key) or _options(field.annotation)
     if options:
         return ", ".join(f"`{option}`" for option in options)

@@ -218,10 +218,10 @@ class _Evidence:
 
     def _compiles(self) -> dict:
         row = self.path_of(self.name)
-        built = next((entry for entry in self.compile.targets if entry.target == self.name), None) if self.compile else None
+        built = self.compile.row(self.name) if self.compile else None
         if built and built.status in ("compiled", "failed"):
             status = "pass" if built.status == "compiled" else "fail"
-            return dict(status=status, because=built.because, grade=self.compile.grade, record=self.compile.id)
+            return dict(status=status, because=built.because, grade=built.grade, record=built.record)
         if row is not None and row.supported is False:
             return dict(status="fail", because=f"{row.title}: {row.status}", grade=Grade.PUBLISHED, record=self.compatibility.id)
         blockers = self.blockers()

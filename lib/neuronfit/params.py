@@ -155,6 +155,29 @@ class Traffic(_Section):
     daily_shape: Literal["flat", "office", "evening"] = Field("flat", description="shape of the day around the mean")
     monthly_volume: Optional[float] = Field(None, gt=0, description="useful results per month")
     concurrency: Optional[int] = Field(None, ge=1, description="requests in flight at the mean rate, if known")
+    sequence_lengths: dict[int, float] = Field(
+        default_factory=dict,
+        description="tokens per input sequence -> share of the requests, e.g. {64: 0.7, 512: 0.3}; counts will do, they are normalised",
+    )
+
+    @field_validator("sequence_lengths", mode="before")
+    @classmethod
+    def _lengths_and_shares(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        for length, share in given.items():
+            whole = length if isinstance(length, int) else int(length) if isinstance(length, str) and length.isdecimal() else 0
+            if isinstance(length, bool) or whole < 1:
+                raise ValueError(f"{length!r} is no length; a whole number of tokens, from 1")
+            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < float("inf"):
+                raise ValueError(f"{share!r} is no share of length {length}; a number above 0")
+        return given
+
+    @property
+    def length_shares(self) -> dict[int, float]:
+        """``sequence_lengths`` in ascending order, shares summing to 1; empty where not declared."""
+        total = sum(self.sequence_lengths.values())
+        return {length: share / total for length, share in sorted(self.sequence_lengths.items())}
 
     @model_validator(mode="after")
     def _peak_is_not_below_mean(self) -> "Traffic":

@@ -19,7 +19,7 @@ from neuronfit import params as params_module
 from neuronfit.catalog import instances, prices
 from neuronfit.dossier import Dossier
 from neuronfit.errors import BadParams, NotFound, nearest
-from neuronfit.model import TASKS, config_digest, read_config
+from neuronfit.model import TASKS, config_digest, position_limit, read_config
 from neuronfit.params import SECTIONS, Params, Target
 from neuronfit.record import WorkloadRef
 from neuronfit.workload import fingerprint
@@ -131,6 +131,7 @@ class Question:
                 raise BadParams(what, value, allowed=", ".join(known) + (f" (nearest: {near[0]})" if near else ""))
         self._check_task()
         _ = self.ref  # reads the model's config, so that a wrong path is found before anything runs
+        self._check_lengths()
 
     @staticmethod
     def _check_instance(place: str, instance_type: str) -> None:
@@ -147,6 +148,15 @@ class Question:
         if TASKS[name].generates and not all(shape.output_length for shape in self.params.workload.shapes):
             raise BadParams(
                 "workload.shapes: output_length is missing for", name, allowed="tokens generated per sequence, from 1", next="add it to each shape"
+            )
+
+    def _check_lengths(self) -> None:
+        """Lengths of the traffic that the position embeddings cannot hold are refused."""
+        lengths = self.params.traffic.sequence_lengths
+        limit = position_limit(self.config) if lengths else None
+        if limit is not None and max(lengths) > limit:
+            raise BadParams(
+                "traffic.sequence_lengths: longer than the model has positions for", max(lengths), allowed=f"1 to {limit} tokens", next="cut or split"
             )
 
     # -- files ------------------------------------------------------------------------------

@@ -56,12 +56,13 @@ def adopt(question: Question, log: Union[str, "os.PathLike[str]", BinaryIO], tar
         )
     built = row(diagnosis, aim.name, aim.path)
     before = question.dossier.latest(Compile)
-    old = next((entry for entry in before.targets if entry.target == aim.name), None) if before else None
+    old = before.row(aim.name) if before else None
+    built = built.model_copy(update={"instance_type": aim.instance_type})
     if built.status == "waiting" and old is not None and old.status in ("compiled", "failed"):
         built = old
-    others = tuple(entry for entry in before.targets if entry.target != aim.name) if before else ()
+    others = tuple(filter(None, (before.row(entry.target) for entry in before.targets if entry.target != aim.name))) if before else ()
     finding = diagnosis.finding.model_copy(update={"target": aim.name})
-    kept = tuple(found for found in before.findings if found.target != aim.name) if before else ()
+    kept = tuple(found for found in before.findings if found.target != aim.name or built is old) if before else ()
     record = Compile(
         workload=question.ref,
         source=Imported(
@@ -77,6 +78,7 @@ def adopt(question: Question, log: Union[str, "os.PathLike[str]", BinaryIO], tar
         ),
         findings=(*kept, *((finding,) if finding.severity is not Severity.NOTE or built is not old else ())),
         bottom_line=f"{aim.name}, from a log: {diagnosis.sentence}",
+        advice=before.advice if before else None,
         targets=tuple(
             sorted(
                 (*others, built),
@@ -112,4 +114,7 @@ def row(diagnosis: Diagnosis, target: str, path: str) -> CompileOfTarget:
             if name in ("neuronx-cc", "neuron-cc", "torch-neuronx", "torch-neuron", "runtime", "driver", "vllm", "libneuronxla")
         },
         flags=tuple(diagnosis.facts.get("flags", "").split()),
+        code=diagnosis.code if status == "failed" else None,
+        steps=diagnosis.steps if status == "failed" else (),
+        grade=Grade.IMPORTED if status != "waiting" else None,
     )

@@ -28,6 +28,7 @@ __all__ = [
     "THIS_HOST",
     "TIMED_REGION",
     "BenchmarkTarget",
+    "NotProven",
     "Subject",
     "check_memory",
     "for_path",
@@ -48,6 +49,10 @@ TIMED_REGION = "host call, inputs and outputs on the host"
 
 RESERVE = 1.2
 """Memory wanted over what the formula counts: allocator, runtime and fragmentation are not in it."""
+
+
+class NotProven(WaitingForEvidence):
+    """A call returned, and nothing shows that a compiled graph answered it."""
 
 
 class BenchmarkTarget(Protocol):

@@ -3,12 +3,14 @@
 The contract is the documented one (AWS Neuron SDK 2.31, inference API reference, 2026-03-13); it
 was checked against doubles of these signatures, not against hardware. A traced module takes and
 returns CPU tensors, so its call returns after the read-back and there is nothing left to wait for.
+The weights are part of the artefact, which is why a trace is never taken from the compile cache.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuronfit import system
 from neuronfit.catalog import instances
@@ -21,27 +23,43 @@ if TYPE_CHECKING:
 
 __all__ = ["NeuronXlaTarget"]
 
+INT64_FLAGS_SINCE = (2, 27)
+"""neuronx-cc release that added ``--native-int64`` and ``--implicit-integer-downcast`` (SDK 2.32.0,
+compiler release notes, 2026-08-17); an older one refuses them as unknown."""
+
+INT64_TARGETS = ("trn2", "trn3")
+"""Compiler targets for which the two flags are documented."""
+
 
 class NeuronXlaTarget:
-    """One traced graph of fixed shapes on one NeuronCore.
+    """One traced graph of fixed shapes on one NeuronCore. Every flag that changes the numbers is passed, none is left to a default.
 
-    Settings: ``precision`` (of the model), ``auto_cast`` (none, matmult, all; default none and always
-    passed, since the compiler's default changed between releases), ``auto_cast_type`` (bf16, fp16,
-    tf32), ``model_type`` (transformer, generic, unet-inference), ``optlevel`` (1, 2, 3; default 2).
+    Settings: ``precision`` (of the model), ``auto_cast`` (none, matmult, all; default none: the
+    compiler's default changed in SDK 2.27), ``auto_cast_type`` (bf16, fp16, tf32; default bf16, used
+    when auto_cast is not none), ``model_type`` (transformer, generic, unet-inference), ``optlevel``
+    (1, 2, 3; default 2), ``native_int64`` (disabled, enabled; default disabled) and
+    ``implicit_integer_downcast`` (all, none; default all). The last two are passed on Trn2 and later
+    to a compiler that knows them; the vendor has announced to change their defaults.
     """
 
     path = "neuron_xla"
-    settings = ("precision", "auto_cast", "auto_cast_type", "model_type", "optlevel")
+    settings = ("precision", "auto_cast", "auto_cast_type", "model_type", "optlevel", "native_int64", "implicit_integer_downcast")
+    cached: Optional[bool] = False
+    cached_because = "the weights are part of a traced artefact, which is never taken from the compile cache"
+    proof = "torch_neuronx.trace returned a compiled module"
 
     def __init__(self, subject: Subject):
         self.subject = subject
         self.auto_cast = subject.choice("auto_cast", "none", ("none", "matmult", "all"))
         self.auto_cast_type = subject.choice("auto_cast_type", "bf16", ("bf16", "fp16", "tf32"))
-        self.compiler_args = ["--auto-cast", self.auto_cast]
-        self.compiler_args += ["--auto-cast-type", self.auto_cast_type] if self.auto_cast != "none" else []
+        target = compiler_target(subject.instance_type)
         model_type = subject.choice("model_type", "transformer", ("transformer", "generic", "unet-inference"))
-        self.compiler_args += ["--model-type", model_type, "--optlevel", str(subject.count("optlevel", 2))]
-        self.compiler_args += ["--target", compiler_target(subject.instance_type)]
+        self.compiler_args = ["--target", target, "--auto-cast", self.auto_cast, "--auto-cast-type", self.auto_cast_type]
+        self.compiler_args += ["--optlevel", str(subject.count("optlevel", 2)), "--model-type", model_type]
+        int64 = subject.choice("native_int64", "disabled", ("disabled", "enabled"))
+        downcast = subject.choice("implicit_integer_downcast", "all", ("all", "none"))
+        if target in INT64_TARGETS and _release(system.import_neuron()[0].get("neuronxcc")) >= INT64_FLAGS_SINCE:
+            self.compiler_args += [f"--native-int64={int64}", f"--implicit-integer-downcast={downcast}"]
 
     def prepare(self, shape: Shape) -> None:
         self.build(shape)
@@ -56,8 +74,24 @@ class NeuronXlaTarget:
         self._function = _positional(model_of(self.subject, "cpu"), tuple(inputs))
         self._inputs = tuple(self._function.cast(tensor) for tensor in inputs.values())
 
-    def compile(self) -> None:
-        """Trace and compile. Raises whatever the compiler raises; its exception types are not documented."""
+    def analyze(self, workdir: Path) -> dict[str, Any]:
+        """The official pre-check: each operator compiled alone. Needs the compiler and no device.
+
+        ``is_hf_transformers`` is what the documentation asks for with transformers models, to prevent deadlocks.
+        """
+        return dict(self._torch_neuronx().analyze(self._function, self._inputs, compiler_workdir=str(workdir), is_hf_transformers=True))
+
+    def compile(self, workdir: Optional[Path] = None) -> None:
+        """Trace and compile. Raises whatever the compiler raises; its exception types are not documented.
+
+        Without a Neuron device ``cpu_backend`` lets any host with the compiler do it.
+        """
+        options: dict[str, Any] = {} if system.neuron_devices() else {"cpu_backend": True}
+        if workdir is not None:
+            options["compiler_workdir"] = str(workdir)
+        self._traced = self._torch_neuronx().trace(self._function, self._inputs, compiler_args=list(self.compiler_args), **options)
+
+    def _torch_neuronx(self) -> Any:
         try:
             import torch_neuronx
         except ImportError as error:
@@ -65,8 +99,7 @@ class NeuronXlaTarget:
                 f"torch_neuronx does not import ({' '.join(str(error).split())[:120]})",
                 next=f"{on_a(self.subject.instance_type)} with SDK 2.31 or earlier: {self.subject.command}",
             ) from error
-        without_device = {} if system.neuron_devices() else {"cpu_backend": True}
-        self._traced = torch_neuronx.trace(self._function, self._inputs, compiler_args=list(self.compiler_args), **without_device)
+        return torch_neuronx
 
     def issue(self) -> None:
         self._output = self._traced(*self._inputs)
@@ -106,6 +139,12 @@ def compiler_target(instance_type: str) -> str:
     if target is None:
         raise WaitingForEvidence(f"no compiler target is known for {instance_type}", next="name an Inf2, Trn1 or Trn2 type in the params file")
     return target
+
+
+def _release(version: Optional[str]) -> tuple[int, ...]:
+    """``"2.26.6360.0+b4a0"`` -> ``(2, 26)``; nothing known is older than everything."""
+    numbers = re.match(r"(\d+)\.(\d+)", version or "")
+    return (int(numbers[1]), int(numbers[2])) if numbers else ()
 
 
 def _positional(built: torch.nn.Module, names: tuple[str, ...]) -> torch.nn.Module:

@@ -7,6 +7,8 @@ inputs that are not, and ``.cpu()`` is logged as the read-back it is.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,10 +16,26 @@ import torch
 __version__ = "2.14.3.0.1234"
 
 log: list[str] = []
-"""What happened, in order: ``to``, ``compile``, ``execute``, ``read back``."""
+"""What happened, in order: ``to``, ``reset``, ``compile``, ``execute``, ``read back``."""
 
 fail_with: list[Exception] = []
 """Put an exception here and the next compilation raises it."""
+
+
+@dataclass
+class Graph:
+    """Metrics of one compiled graph: the fields that the library reads."""
+
+    graph_node_count: int = 412
+    torch_neuronx_compile_us: int = 3_200_000
+
+
+graphs: list[Graph] = []
+
+
+def get_dynamo_metrics() -> list[Graph]:
+    """One entry per graph that was compiled; nothing for one that fell back."""
+    return list(graphs)
 
 
 class Compiled(torch.nn.Module):
@@ -36,9 +54,12 @@ class Compiled(torch.nn.Module):
         if signature not in self.signatures:
             log.append("compile")
             if fail_with:
-                if os.environ.get("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION") == "1":
+                if os.environ.get("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "1") != "0":  # raising is the default
                     raise fail_with.pop()
                 log.append("fell back to eager")
+            else:
+                graphs.append(Graph())
+                _leave_a_neff()
             self.signatures.add(signature)
         log.append("execute")
         return self.model(**inputs)
@@ -48,6 +69,14 @@ class Compiled(torch.nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(self.model, name)
+
+
+def _leave_a_neff() -> None:
+    """Artefacts stay where TORCH_NEURONX_DEBUG_DIR says, if they are to be kept."""
+    where = os.environ.get("TORCH_NEURONX_DEBUG_DIR")
+    if where and os.environ.get("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS") == "1":
+        Path(where).mkdir(parents=True, exist_ok=True)
+        (Path(where) / f"graph{len(graphs)}.neff").write_bytes(b"NEFF" * 100)
 
 
 def attach(monkeypatch: Any) -> None:
@@ -85,6 +114,9 @@ def attach(monkeypatch: Any) -> None:
             raise RuntimeError("the model is not on device neuron")
         return Compiled(model)
 
+    from torch import _dynamo
+
+    monkeypatch.setattr(_dynamo, "reset", lambda: log.append("reset"))
     monkeypatch.setattr(torch.nn.Module, "to", to_module)
     monkeypatch.setattr(torch.Tensor, "to", to_tensor)
     monkeypatch.setattr(torch.Tensor, "cpu", cpu)

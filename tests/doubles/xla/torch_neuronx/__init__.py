@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import warnings
 from typing import Any
 
-import torch
+if os.environ.get("NEURON_DOUBLE_SIGNAL"):  # dies as a compiler does, in the process that compiles
+    print("INFO: neuronx-cc is working", flush=True)
+    os.kill(os.getpid(), int(os.environ["NEURON_DOUBLE_SIGNAL"]))
+if os.environ.get("NEURON_DOUBLE_EXIT"):  # leaves without an answer, and leaves a worker behind
+    print("worker", subprocess.Popen(["sleep", "1000"]).pid, flush=True)
+    os._exit(int(os.environ["NEURON_DOUBLE_EXIT"]))
+
+import neuronxcc  # noqa: E402
+import torch  # noqa: E402
 
 __version__ = "2.9.0.2.15.32035"
 
@@ -18,11 +28,26 @@ FLAGS = {
     "--target": ("inf2", "trn1", "trn1n", "trn2"),
 }
 
+FLAGS_SINCE_2_27 = {
+    "--native-int64": ("default", "enabled", "disabled"),
+    "--implicit-integer-downcast": ("default", "all", "none", "dot", "scatter", "all_reduce", "reduce_scatter", "pow"),
+}
+"""Added by SDK 2.32 and documented for Trn2 and later."""
+
 calls: list[dict[str, Any]] = []
 """Every ``trace``, in order: the arguments it was given."""
 
 fail_with: list[Exception] = []
 """Put an exception here and the next compilation raises it."""
+
+fails_at: dict[tuple[int, ...], Exception] = {}
+"""Shape of the first input -> what compiling it raises, every time."""
+
+analyses: list[dict[str, Any]] = []
+"""Every ``analyze``, in order: the keywords it was given."""
+
+unsupported: list[dict[str, str]] = []
+"""What ``analyze`` objects to, beside three operators that it takes."""
 
 
 class Traced(torch.nn.Module):
@@ -66,9 +91,12 @@ def trace(
     if not (compiler_args is None or isinstance(compiler_args, str) or all(isinstance(one, str) for one in compiler_args)):
         raise TypeError("compiler_args is a str or a list of str")
     words = shlex.split(compiler_args) if isinstance(compiler_args, str) else list(compiler_args or [])
+    words = [part for word in words for part in word.split("=", 1)]
     flags = dict(zip(words[::2], words[1::2], strict=True))
+    release = tuple(int(part) for part in neuronxcc.__version__.split(".")[:2])
+    known = {**FLAGS, **(FLAGS_SINCE_2_27 if release >= (2, 27) and flags.get("--target") == "trn2" else {})}
     for flag, value in flags.items():
-        if flag not in FLAGS or value not in FLAGS[flag]:
+        if flag not in known or value not in known[flag]:
             raise RuntimeError(f"neuronx-cc: error: unrecognized argument {flag} {value}")
     if cpu_backend and "--target" not in flags:
         raise ValueError("cpu_backend=True needs an explicit --target")
@@ -76,6 +104,11 @@ def trace(
     calls.append({"func": func, "inputs": inputs, "flags": flags, "cpu_backend": cpu_backend})
     if fail_with:
         raise fail_with.pop()
+    if tuple(inputs[0].shape) in fails_at:
+        raise fails_at[tuple(inputs[0].shape)]
+    if os.environ.get("NEURON_DOUBLE_FAILS"):
+        print("ERROR 12 [NCC_EXTP004]: Instruction count 7340032 exceeds the limit 5000000", flush=True)
+        raise RuntimeError("neuronx-cc failed with 70")
     return Traced(func, inputs)
 
 
@@ -84,10 +117,13 @@ def analyze(func: Any, example_inputs: Any, compiler_workdir: Any = None, **docu
     unknown = set(documented) - {"additional_ignored_ops", "max_workers", "is_hf_transformers", "cleanup"}
     if unknown:
         raise TypeError(f"analyze() got an unexpected keyword {sorted(unknown)[0]}")
+    if not documented.get("is_hf_transformers") and any(type(one).__module__.startswith("transformers.") for one in func.modules()):
+        raise RuntimeError("deadlock: a transformers model is analysed without is_hf_transformers=True")
+    analyses.append({"compiler_workdir": compiler_workdir, **documented})
     return {
         "torch_neuronx_version": __version__,
-        "neuronx_cc_version": "2.22.12471.0+b4a00d10",
-        "support_percentage": "100.00%",
+        "neuronx_cc_version": neuronxcc.__version__,
+        "support_percentage": f"{300 / (3 + len(unsupported)):.2f}%",
         "supported_operators": {"aten::linear": 3},
-        "unsupported_operators": [],
+        "unsupported_operators": list(unsupported),
     }
