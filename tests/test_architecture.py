@@ -16,7 +16,20 @@ LAYERS = (
     ("provenance", "errors", "units", "stats", "files"),
     ("params", "system", "record", "catalog", "plausibility", "dossier", "model", "workload", "question"),
     (
-        *("targets", "profile", "check", "memory", "dependencies", "diagnose", "compatibility", "compile", "measure"),
+        *(
+            "targets",
+            "profile",
+            "check",
+            "hlo",
+            "memory",
+            "dependencies",
+            "buckets",
+            "examine",
+            "diagnose",
+            "compatibility",
+            "compile",
+            "measure",
+        ),
         *("adopt", "compare", "utilization", "cost", "effort", "trial", "decide"),
     ),
     ("show", "report", "series", "cli"),
@@ -24,7 +37,8 @@ LAYERS = (
 """As in lib/neuronfit/__init__.py: a module imports its own layer or earlier ones."""
 
 ONLY_IN = {
-    "torch": {"model", "targets", "check"},
+    "torch": {"model", "targets", "check", "hlo"},
+    "torch_mlir": {"hlo"},
     "torch_neuronx": {"targets", "system"},
     "neuronxcc": {"targets", "system"},
     "transformers": {"model"},

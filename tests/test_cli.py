@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
 import os
 import re
@@ -16,6 +18,7 @@ import pytest
 from neuronfit import cli, record
 from neuronfit.dossier import Dossier
 from neuronfit.record import Decision, Measurement, Profile
+from tiny import CONFIG as tiny_config
 from tiny import params_file
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +94,7 @@ def test_every_command_has_help_with_an_example(capsys):
                 yield (*path, name)
 
     found = list(commands(cli.group))
-    assert {("run",), ("measure",), ("adopt",), ("report",), ("doctor",), ("prices", "show")} <= set(found)
+    assert {("run",), ("measure",), ("adopt",), ("check",), ("diagnose",), ("report",), ("doctor",), ("prices", "show")} <= set(found)
     for path in found:
         code, out, _ = call(capsys, *path, "--help")
         assert code == 0
@@ -116,6 +119,157 @@ def test_doctor_says_what_this_host_can_do(capsys):
     assert found["paths"]["cpu"]["can_run"] is True
     assert set(found["paths"]) == {"cpu", "cuda", "neuron_xla", "neuron_native"}
     assert found["system"]["packages"]["torch"]
+
+
+# -- check ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    path = tmp_path / "small" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(tiny_config))
+    return path
+
+
+def source_tree(folder: Path, text: str) -> Path:
+    folder.mkdir()
+    (folder / "serve.py").write_text(text)
+    return folder
+
+
+def test_check_of_a_model_without_blockers(capsys, config):
+    code, out, err = call(capsys, "check", config)
+    assert (code, err) == (0, "")
+    assert out.startswith("small: no documented blocker found; fits on inf2.xlarge with tensor-parallel degree 1.\n")
+    assert "encoder" in out and "inf2 " in out and "trn2 " in out
+
+
+def test_check_takes_a_folder_or_a_params_file_and_prints_json(capsys, config, tmp_path):
+    """The two ways name the same model; the shape is the given one, or the first of the params file."""
+    code, out, err = call(capsys, "check", config.parent, "--batch", 3, "--sequence", 8, "--generation", "trn1", "--precision", "fp32", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["name"] == "small" and found["anatomy"]["parameters"] == 24_608
+    assert found["shape"] == {"batch_size": 3, "sequence_length": 8, "output_length": None}
+    assert list(found["checks"]) == ["trn1"] and found["needed"]["weights_bytes"] == 4 * 24_608
+    code, out, _ = call(capsys, "check", tiny(tmp_path), "--json")
+    found = json.loads(out)
+    assert code == 0 and found["name"] == "tiny" and found["task"] == "feature-extraction"
+    assert found["shape"] == {"batch_size": 2, "sequence_length": 16, "output_length": None}
+
+
+def test_check_finds_what_needs_cuda(capsys, config, tmp_path):
+    code, out, _ = call(capsys, "check", config, "--source", source_tree(tmp_path / "a", "import torch\nimport flash_attn\n"))
+    assert code == 1
+    assert "blocker: cuda_dependency: serve.py:2: import flash_attn" in out and "attn_implementation='sdpa'" in out
+    guarded = source_tree(tmp_path / "b", "try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None\n")
+    code, out, _ = call(capsys, "check", config, "--source", guarded)
+    assert code == 0 and "warning: cuda_dependency: serve.py:2" in out
+
+
+def test_check_recognises_a_compile_configuration(capsys, tmp_path):
+    path = tmp_path / "neuron_config.json"
+    path.write_text(json.dumps({"neuron_config": {"tp_degree": 8, "logical_nc_config": 2}}))
+    code, out, _ = call(capsys, "check", path)
+    assert code == 0 and "compile configuration of NxD Inference for 16 physical NeuronCores" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "says"),
+    [
+        (["nowhere/config.json"], 2, ["no model config at", "nowhere/config.json"]),
+        (["nowhere.yaml"], 2, ["no such params file", "nowhere.yaml"]),
+        (["LIST"], 2, ["not a JSON object", "'list'"]),
+        (["BROKEN"], 2, ["not complete JSON", "line 1"]),
+        (["CONFIG", "--generation", "inf9"], 2, ["'inf9'", "inf1, inf2, trn1, trn2, trn3"]),
+        (["CONFIG", "--task", "fill-msk"], 2, ["'fill-msk'", "fill-mask"]),
+        (["CONFIG", "--sequence", "65"], 2, ["65", "1 to 64 tokens"]),
+        (["CONFIG", "--precision", "fp8"], 2, ["fp8", "bf16"]),
+        (["CONFIG", "--source", "nowhere"], 2, ["no source tree at", "nowhere"]),
+        (["CONFIG", "--hlo"], 3, ["pip install neuronfit[hlo]"]),
+    ],
+)
+def test_check_refuses_in_one_line(capsys, monkeypatch, config, tmp_path, argv, status, says):
+    monkeypatch.setitem(sys.modules, "torch_mlir", None)
+    monkeypatch.setattr("importlib.util.find_spec", without_torch_mlir(importlib.util.find_spec))
+    (tmp_path / "list.json").write_text("[1, 2]")
+    (tmp_path / "broken.json").write_text('{"model_type": ')
+    places = {"CONFIG": config, "LIST": tmp_path / "list.json", "BROKEN": tmp_path / "broken.json"}
+    code, out, err = call(capsys, "check", *(places.get(part, part) for part in argv))
+    assert (code, out) == (status, "")
+    assert err.count("\n") == 1 and err.startswith("neuronfit: ") and "Traceback" not in err
+    for part in says:
+        assert part in err
+
+
+def without_torch_mlir(find_spec):
+    return lambda name, *rest: None if name == "torch_mlir" else find_spec(name, *rest)
+
+
+def test_check_prints_no_warnings_of_transformers(config):
+    """It comments on a decoder class without is_decoder; errors, and our own lines, are still printed."""
+    config.write_text(json.dumps({**tiny_config, "architectures": ["BertLMHeadModel"]}))
+    command = [sys.executable, "-m", "neuronfit.cli", "check", str(config), "--task"]
+    done = subprocess.run([*command, "feature-extraction"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run([*command, "fill-msk"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("neuronfit: unknown task")
+
+
+# -- diagnose ---------------------------------------------------------------------------------
+
+LOGS = ROOT / "tests" / "data" / "logs"
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "says"),
+    [
+        ("compile_succeeded", 0, "SUCCEEDED"),
+        ("closing_error", 0, "harmless_shutdown"),
+        ("operator_with_code", 1, "NCC_EVRF001"),
+        ("no_device", 1, "device_absent"),
+        ("warnings_only", 3, "CANNOT TELL"),
+    ],
+)
+def test_diagnose_ends_with_what_the_log_says(capsys, log, status, says):
+    code, out, err = call(capsys, "diagnose", LOGS / f"{log}.log")
+    assert (code, err) == (status, "")
+    assert says in out
+
+
+def test_diagnose_reads_standard_input(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((LOGS / "operator_with_code.log").read_bytes())))
+    code, out, _ = call(capsys, "diagnose", "-", "--json")
+    found = json.loads(out)
+    assert code == 1 and found["record"] is None
+    assert found["diagnosis"]["code"] == "NCC_EVRF001" and found["diagnosis"]["finding"]["code"] == "unsupported_operator"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ([LOGS / "nowhere.log"], ["cannot read the log", "nowhere.log"]),
+        ([LOGS / "no_device.log", "--for", "inf2"], ["--for and --params go together"]),
+        ([LOGS / "no_device.log", "--for", "inf3", "--params", BERT], ["inf3", "inf2"]),
+        ([], ["LOG", "--help"]),
+    ],
+)
+def test_diagnose_refuses_in_one_line(capsys, argv, says, tmp_path):
+    code, out, err = call(capsys, "diagnose", *argv, "--reports", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 and all(part in err for part in says)
+
+
+def test_a_diagnosed_log_becomes_evidence(capsys, tmp_path):
+    argv = ["diagnose", LOGS / "operator_with_code.log", "--for", "inf2", "--params", tiny(tmp_path), "--reports", tmp_path]
+    code, out, err = call(capsys, *argv)
+    assert (code, err) == (1, "") and re.search(r"adopted [0-9a-f]{16} for inf2", out)
+    (adopted,) = Dossier(tmp_path / "tiny")
+    assert adopted.kind == "compile" and adopted.row("inf2").status == "failed"
+
+
+# -- measure and adopt ------------------------------------------------------------------------
 
 
 def test_measure_writes_a_record_that_another_dossier_adopts(capsys, tmp_path):
@@ -192,7 +346,7 @@ def test_interrupted_in_the_middle(tmp_path, how):
     """One line, status 130, every admitted record whole, no kernel left behind, and --resume goes on."""
     params = tiny(tmp_path, policy={"budget_s": 600})
     command = [sys.executable, "-m", "neuronfit.cli", "run", params, "--steps", "1,4", "--reports", str(tmp_path)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c)
     dossier = Dossier(tmp_path / "tiny")
     deadline = time.monotonic() + 90
     while not (dossier.executed_folder / "04_benchmark.ipynb").exists() and time.monotonic() < deadline:
@@ -200,12 +354,20 @@ def test_interrupted_in_the_middle(tmp_path, how):
         time.sleep(0.2)
     time.sleep(3)
     process.send_signal(how)
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     assert err.count("\n") == 1 and "interrupted" in err and "--resume" in err
     assert any(isinstance(entry, Profile) for entry in dossier)
     assert not list(dossier.folder.rglob(".*.tmp"))
     assert not kernels_of(tmp_path)
+
+
+def listen_to_ctrl_c() -> None:
+    """A shell's background job is born deaf to SIGINT, and so would be what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def kernels_of(folder: Path) -> list[str]:

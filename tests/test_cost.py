@@ -106,7 +106,7 @@ def test_reserved_against_on_demand_is_refused(basis):
     for pair in ((usd(0.034, basis=basis), usd(0.103)), (usd(0.103), usd(0.034, basis=basis))):
         with pytest.raises(NotComparable) as raised:
             saving_fraction(*pair)
-        assert str(basis) in str(raised.value) and "on_demand in us-east-1" in str(raised.value)
+        assert str(basis) in str(raised.value) and "on demand in us-east-1" in str(raised.value)
         assert len(str(raised.value).splitlines()) == 1
 
 
@@ -155,7 +155,7 @@ def test_bert_on_demand(tmp_path):
     assert round(rows["l4"].full_load.value, 3) == 0.103
     assert rows["inf2"].full_load.grade is Grade.PUBLISHED
     assert record.bottom_line.startswith(
-        "$0.079 per million on inf2.xlarge against $0.103 on g6.xlarge at full load (24% less), on_demand in us-east-1"
+        "$0.079 per million on inf2.xlarge against $0.103 on g6.xlarge at full load (24% less), on demand in us-east-1"
     )
 
 

@@ -287,16 +287,47 @@ def finding_codes() -> dict[str, set[str]]:
     """Code -> severities, for every ``Finding(...)`` in the package.
 
     A code that a function takes as a parameter is looked up where the function is called; a code
-    that is put together (an f-string) is given as its beginning with a star.
+    that is put together (an f-string) is given as its beginning with a star. A code that is handed
+    on (``code=entry.code``) is one of those that the modules imported there list: their ``CODES``,
+    a mapping of code to severities.
     """
     found: dict[str, set[str]] = {}
-    for path, tree in modules().items():
+    trees = modules()
+    for path, tree in trees.items():
         for call, inside in _finding_calls(tree):
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             assert {"code", "severity"} <= set(given), f"{path}, line {call.lineno}: a Finding without code or severity by name"
             for values in _resolved(tree, inside, given):
+                if isinstance(values["code"], ast.Attribute) and values["code"].attr == "code":
+                    listed = _listed_codes(trees, tree)
+                    assert listed, f"{path}, line {call.lineno}: hands on a code, and no module imported there lists its CODES with their severities"
+                    for code, severities in listed.items():
+                        found.setdefault(code, set()).update(severities)
+                    continue
                 for code in _codes(values["code"], path):
-                    found.setdefault(code, set()).update(_severities(values["severity"]))
+                    found.setdefault(code, set()).update(_severities(values["severity"], inside))
+    return found
+
+
+def _listed_codes(trees: dict[str, ast.Module], tree: ast.Module) -> dict[str, set[str]]:
+    """Code -> severities, of every mapping ``CODES`` in the modules (or packages) that ``tree`` imports."""
+    imported = {
+        f"{node.module}.{name.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neuronfit")
+        for name in node.names
+    }
+    parts = {name.split(".")[1] for name in imported}
+    found: dict[str, set[str]] = {}
+    for path, other in trees.items():
+        if Path(path).parts[0].removesuffix(".py") not in parts:
+            continue
+        for node in other.body:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+            if isinstance(target, ast.Name) and target.id == "CODES" and isinstance(node.value, ast.Dict):
+                for code, severities in ast.literal_eval(node.value).items():
+                    assert severities and set(severities) <= {str(one) for one in record.Severity}, f"{path}: {code} is {severities}"
+                    found.setdefault(code, set()).update(severities)
     return found
 
 
@@ -331,9 +362,19 @@ def _codes(node: ast.expr, path: str) -> list[str]:
     raise AssertionError(f"{path}, line {node.lineno}: cannot tell the finding code")
 
 
-def _severities(node: ast.expr) -> set[str]:
+def _severities(node: ast.expr, inside: ast.AST | None = None) -> set[str]:
+    """Every severity in an expression, and in what its names are set to in the function around it."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    values = [
+        assigned.value
+        for assigned in (ast.walk(inside) if inside else ())
+        if isinstance(assigned, ast.Assign) and any(isinstance(target, ast.Name) and target.id in names for target in assigned.targets)
+    ]
     return {
-        record.Severity[part.attr].value for part in ast.walk(node) if isinstance(part, ast.Attribute) and part.attr in record.Severity.__members__
+        record.Severity[part.attr].value
+        for value in (node, *values)
+        for part in ast.walk(value)
+        if isinstance(part, ast.Attribute) and part.attr in record.Severity.__members__
     }
 
 

@@ -144,7 +144,7 @@ def test_landmarks_headings_captions_and_scope(page):
     assert tags.count("caption") == tags.count("table")
     assert all(attributes.get("scope") in ("col", "row", "rowgroup") for tag, attributes in page.tags if tag == "th")
     drawings = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert len(drawings) == 7 and all(entry["role"] == "img" and len(entry["aria-label"]) > 30 for entry in drawings)
+    assert len(drawings) == 8 and all(entry["role"] == "img" and len(entry["aria-label"]) > 30 for entry in drawings)
     assert next(attributes["lang"] for tag, attributes in page.tags if tag == "html") == "en"
 
 

@@ -163,12 +163,35 @@ def test_weights_by_hand(dossier):
     assert [row[1] for row in rows] == ["0.408 E", "0.204 E", "0.102 E", "0.55 E"]
 
 
+def test_request_by_hand(dossier):
+    table = show.request_table(dossier.latest(Profile))
+    rows = dict(texts(table))  # 1 - 0.1 - 0.3 = 0.6; twice as fast saves 0.6 x (1 - 1/2) = 0.3; 1 / (1 - 0.6) = 2.5
+    assert list(rows.values()) == ["10 E", "30 E", "60 E", "30 E"]
+    assert "at most 2.5x [E] as fast" in table.footnote
+
+
 def test_runs_by_hand():
     record = example_records.cpu_measurement()
     rows = texts(show.runs_table(record))
     for row, run in zip(rows, record.runs):
         assert row[1:4] == ["4", "130", "0"]
         assert float(row[5].removesuffix(" M")) == pytest.approx(130 / run.duration_s, abs=0.005)
+
+
+def test_smallest_instances_by_hand(dossier):
+    found = dossier.latest(Compatibility)
+    # 0.55 GiB + 96 MiB of 32 / 2 GiB; 0.55 GiB + 512 MiB of 22.35 / 8 GiB
+    assert texts(show.fit_table(found)) == [
+        ["inf2.xlarge", "1", "2", "0.644 E / 16 P", "96 E", "nothing"],
+        ["g6f.large", "1", "1", "1.05 E / 2.79 P", "62 E", "nothing"],
+    ]
+    split = found.smallest[0].model_copy(
+        update={"tp_degree": 8, "copies": 1, "remarks": ("20 attention heads padded to 24", "vocabulary 50257 padded to 50264")}
+    )
+    row = texts(show.fit_table(found.model_copy(update={"smallest": (split,)})), 0)
+    assert row[1:3] == ["8", "1"] and row[-1] == "20 attention heads padded to 24; vocabulary 50257 padded to 50264"
+    note = show.fit_table(found.model_copy(update={"smallest": ()}))
+    assert isinstance(note, show.Note) and "No instance of the catalogue" in str(note)
 
 
 def test_plan_lists_everything_fixed_beforehand(dossier):
@@ -198,6 +221,8 @@ ALL_TABLES = {
     "findings": lambda d: show.findings_table(d.latest(Compatibility).findings),
     "situations": lambda d: show.situations_table(d.latest(Profile)),
     "weights": lambda d: show.weights_table(d.latest(Profile)),
+    "request": lambda d: show.request_table(d.latest(Profile)),
+    "fit": lambda d: show.fit_table(d.latest(Compatibility)),
     "paths": lambda d: show.paths_table(d.latest(Compatibility)),
     "operators": lambda d: show.operators_table(d.latest(Compatibility)),
     "compile": lambda d: show.compile_table(d.latest(Compile)),
@@ -251,6 +276,7 @@ def test_a_row_of_the_wrong_length_is_refused():
     [
         lambda: show.cost_table(None),
         lambda: show.paths_table(None),
+        lambda: show.fit_table(None),
         lambda: show.gates_table(None),
         lambda: show.measurements_table([]),
         lambda: show.findings_table([]),

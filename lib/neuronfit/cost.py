@@ -49,7 +49,7 @@ class Basis:
     purchase_option: str
 
     def __str__(self) -> str:
-        return f"{self.purchase_option} in {self.region}"
+        return f"{self.purchase_option.replace('_', ' ')} in {self.region}"
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,13 @@ keep one worker per core busy, vision models two (Neuron documentation, benchmar
 def batches_in_flight(measurement: Measurement) -> Quantity:
     """Little's law on one record: throughput x mean latency / batch, in batches (or token streams).
 
-    Uses the median where no mean latency is known, which is close for the narrow latency
+    With raw values this is the time spent in calls over the wall time of the runs. Without them the
+    median stands in where no mean latency is known, which is close for the narrow latency
     distributions of fixed-shape inference.
     """
+    if measurement.latencies_s:
+        spent = sum(run.duration_s for run in measurement.runs)
+        return Quantity(value=sum(measurement.latencies_s) / spent, unit="batches", grade=measurement.grade, why="time in calls over wall time")
     throughput = measurement.quantity("throughput_per_s")
     mean = measurement.quantity("latency_mean_s")
     latency = mean if mean.known else measurement.quantity("latency_p50_s")

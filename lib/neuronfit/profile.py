@@ -71,7 +71,7 @@ def situations(asked_for: params.Params, traffic: Asked) -> tuple[Situation, ...
     shaped = asked_for.traffic.peak_per_s is not None or "daily_shape" in asked_for.traffic.model_fields_set
     ratio = traffic.peak_per_s / traffic.mean_per_s if shaped and traffic.mean_per_s and traffic.peak_per_s else None
     large = volume is not None and volume >= LARGE_VOLUME
-    volume_text = f"{volume:,.3g} results a month" if volume else "no volume declared"
+    volume_text = f"{volume:,.0f} results a month" if volume else "no volume declared"
     return (
         Situation(
             name="large-scale inference",

@@ -353,6 +353,21 @@ def _of_benchmark(dossier: Dossier) -> list[_Item]:
     return items
 
 
+def _of_compile(dossier: Dossier) -> list[_Item]:
+    """What compiled, shape by shape, and how many shapes the traffic needs."""
+    compiled = dossier.latest(Compile)
+    if compiled is None:
+        return [_Item(show.compile_table(None))]
+    items = [_Item(show.compile_table(compiled))]
+    if any(entry.buckets for entry in compiled.targets):
+        items.append(_Item(show.buckets_table(compiled), "Shape by shape"))
+    if any(entry.analysis for entry in compiled.targets):
+        items.append(_Item(show.analysis_table(compiled), "Operators one by one"))
+    if compiled.advice and compiled.advice.choices:
+        items.append(_Item(show.padding_curve(compiled.advice)))
+    return items
+
+
 def _one_for_each_target(measured: list[Measurement]) -> list[Measurement]:
     """The newest measurement with runs of each target."""
     return list({entry.target: entry for entry in measured}.values())
@@ -362,12 +377,14 @@ _EVIDENCE = {
     1: lambda dossier: [
         _Item(show.situations_table(dossier.latest(Profile))),
         _Item(show.weights_table(dossier.latest(Profile))),
+        _Item(show.request_table(dossier.latest(Profile))),
     ],
     2: lambda dossier: [
         _Item(show.paths_table(dossier.latest(Compatibility))),
+        _Item(show.fit_table(dossier.latest(Compatibility))),
         _Item(show.operators_table(dossier.latest(Compatibility)), "Operators of the graph"),
     ],
-    3: lambda dossier: [_Item(show.compile_table(dossier.latest(Compile)))],
+    3: _of_compile,
     4: _of_benchmark,
     5: lambda dossier: [
         _Item(show.busy_bars(dossier.latest(Utilization))),

@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 
 from neuronfit.dossier import Dossier
 from neuronfit.provenance import Grade, Quantity
-from neuronfit.record import Comparison, Cost, Measurement, Payback, Profile, Utilization
+from neuronfit.record import BucketAdvice, Comparison, Cost, Measurement, Payback, Profile, Utilization
 from neuronfit.show.table import Note
 from neuronfit.show.wording import per_million
 from neuronfit.units import metric
@@ -30,6 +30,7 @@ __all__ = [
     "cost_against_latency",
     "cost_bars",
     "hourly_load",
+    "padding_curve",
     "payback_curve",
     "settling",
 ]
@@ -302,6 +303,25 @@ def cost_bars(cost: Optional[Cost]) -> AnyFigure:
     )
 
 
+def padding_curve(advice: Optional[BucketAdvice]) -> AnyFigure:
+    """Padding waste against the number of compiled lengths, with the advised number marked."""
+    if advice is None or not advice.choices or not all(choice.waste.known for choice in advice.choices):
+        return Note("How much is padding is known once traffic.sequence_lengths says how long the inputs are.")
+    points = [(choice.count, choice.waste.value * 100) for choice in advice.choices]
+    said = "; ".join(f"{count} bucket{'s' if count > 1 else ''} {waste:.2g}%" for count, waste in points)
+
+    def draw(figure: Any) -> None:
+        axes = _axes(figure, "compiled lengths (buckets)", "padding, % of computed tokens")
+        axes.plot(*zip(*points), color=_color([""], "padding"), linewidth=2, marker="o", markerfacecolor="none")
+        chosen = [point for point in points if point[0] == advice.recommended]
+        if chosen:
+            axes.plot(*zip(*chosen), color=_color([""], "padding"), marker="o", markersize=9, linestyle="none")
+        axes.set_xticks([count for count, _ in points])
+        axes.set_ylim(0, max(waste for _, waste in points) * 1.15 or 1)
+
+    return _figure("padding", f"Padding by number of compiled lengths: {said}.", draw, f"Filled: the advised number. {advice.rule}")
+
+
 def payback_curve(payback: Optional[Payback]) -> AnyFigure:
     """Net position month by month for each candidate, likely case."""
     rows = [row for row in (payback.targets if payback else ()) if row.cumulative_usd]
@@ -309,7 +329,7 @@ def payback_curve(payback: Optional[Payback]) -> AnyFigure:
         return Note("The payback curve appears once step 7 has a saving and an effort.")
     money = metric("usd").text
     said = "; ".join(
-        f"{row.target} stands at {money(row.cumulative_usd[-1])} after {len(row.cumulative_usd)} months"
+        f"{row.target} stands at {money(row.cumulative_usd[-1])} after {len(row.cumulative_usd) - 1} months"
         + (f" and pays back in month {row.payback_month.value:g}" if row.payback_month.known else " and does not pay back")
         for row in rows
     )
@@ -317,12 +337,12 @@ def payback_curve(payback: Optional[Payback]) -> AnyFigure:
 
     def draw(figure: Any) -> None:
         axes = _axes(figure, "month", "net position, thousand $")
-        months = max(len(row.cumulative_usd) for row in rows)
+        months = max(len(row.cumulative_usd) for row in rows) - 1
         axes.axhline(0, color=INK, linewidth=1, alpha=0.6)
         ends = []
         for row in rows:
             values = [value / 1e3 for value in row.cumulative_usd]
-            axes.plot(range(1, len(values) + 1), values, color=_color(names, row.target), linewidth=2)
+            axes.plot(range(len(values)), values, color=_color(names, row.target), linewidth=2)
             ends.append((values[-1], row.target))
         axes.set_xlim(0, months)
         low, high = _room([0.0, *(value / 1e3 for row in rows for value in row.cumulative_usd)])

@@ -15,18 +15,23 @@ from neuronfit.record import Comparison, Compatibility, Compile, Cost, Measureme
 from neuronfit.show.headline import VERDICTS
 from neuronfit.show.table import Cell, Column, Note, Table, cell, number, plain, rows_of
 from neuronfit.show.wording import basis, missing, not_run, one_line, per_million, shape, software, source_text, words
+from neuronfit.workload import request_shortening
 
 __all__ = [
+    "analysis_table",
     "bases_table",
+    "buckets_table",
     "compile_table",
     "cost_table",
     "differences_table",
+    "fit_table",
     "measurements_table",
     "operators_table",
     "pairs_table",
     "paths_table",
     "payback_table",
     "plan_table",
+    "request_table",
     "runs_table",
     "situations_table",
     "utilization_table",
@@ -77,6 +82,29 @@ def weights_table(profile: Optional[Profile]) -> Union[Table, Note]:
     )
 
 
+def request_table(profile: Optional[Profile]) -> Union[Table, Note]:
+    """What a request is made of, and what a faster accelerator can do for all of it (Amdahl's law)."""
+    if profile is None:
+        return not_run(None, 1)
+    around = (profile.question.get("workload") or {}).get("surroundings") or ()
+    share, bound = profile.model_share, profile.amdahl_bound
+    halved = Quantity(value=request_shortening(share.value, 2), unit="fraction", grade=share.grade) if share.known else None
+    rows = [(cell(part["name"]), cell((Quantity(value=part["share"], unit="fraction", grade=share.grade), "fraction"))) for part in around]
+    rows.append((cell("the model", strong=True), cell((share, "fraction"))))
+    rows.append((cell("a request gets shorter by, were the model twice as fast"), cell((halved, "fraction"))))
+    return Table(
+        caption="What a request is made of",
+        columns=(
+            Column("part", "what stands around the model is declared in workload.surroundings; it does not get faster", words=True),
+            Column("share", "of the request's time", "%"),
+        ),
+        rows=rows_of(rows),
+        footnote=f"Whatever the accelerator, a request gets at most {number(bound, 'ratio')} as fast." if bound.known else f"No bound: {bound.why}.",
+        key="request",
+        record=profile.id,
+    )
+
+
 def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
     """Software path of each target, how long it is supported, and whether the model fits."""
     if compatibility is None:
@@ -116,6 +144,38 @@ def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
     )
 
 
+def fit_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
+    """The smallest instance of each vendor on which the model fits with headroom."""
+    if compatibility is None:
+        return not_run(None, 2)
+    if not compatibility.smallest:
+        return Note("No instance of the catalogue holds the model with headroom.")
+    return Table(
+        caption="Smallest instances that hold the model",
+        columns=(
+            Column("instance type", "least accelerator memory with at least a tenth of it free", words=True),
+            Column("degree", "tensor-parallel degree: NeuronCores or GPUs that share one copy"),
+            Column("copies", "copies of the model side by side on the instance"),
+            Column("used / room", "memory of one NeuronCore or GPU: weights, cache, activations and reserve, and what it has", "GiB"),
+            Column("free", "share of that memory", "%"),
+            Column("remarks", "what is padded or copied at this degree", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(fit.instance_type, strong=True),
+                cell(f"{fit.tp_degree}"),
+                cell(f"{fit.copies}"),
+                cell((fit.used, "memory_bytes"), (fit.room, "memory_bytes")),
+                cell((fit.headroom, "fraction")),
+                cell("; ".join(fit.remarks) or "nothing"),
+            )
+            for fit in compatibility.smallest
+        ),
+        key="fit",
+        record=compatibility.id,
+    )
+
+
 def operators_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
     """Every operator of the exported graph with its documented status, the doubtful ones first."""
     if compatibility is None:
@@ -123,7 +183,7 @@ def operators_table(compatibility: Optional[Compatibility]) -> Union[Table, Note
     if not compatibility.operators:
         return Note(f"No operators were listed: {compatibility.graph_how}.")
     order = ("unsupported", "restricted", "no_statement", "listed")
-    tone = {"unsupported": "bad", "restricted": "wait", "no_statement": "wait", "listed": ""}
+    tone = {"unsupported": "bad", "restricted": "wait", "no_statement": "", "listed": ""}
     return Table(
         caption="Operators of the graph",
         columns=(
@@ -175,6 +235,70 @@ def compile_table(compiled: Optional[Compile]) -> Union[Table, Note]:
         key="compile",
         record=compiled.id,
     )
+
+
+def buckets_table(compiled: Optional[Compile]) -> Union[Table, Note]:
+    """Every compilation: one shape on one target."""
+    rows = [(entry.target, bucket) for entry in (compiled.targets if compiled else ()) for bucket in entry.buckets]
+    if not rows:
+        return Note("No shape has been compiled yet.")
+    tone = {"compiled": "good", "failed": "bad", "waiting": "wait"}
+    cached = {True: "yes", False: "no", None: "not stated"}
+    return Table(
+        caption="Compilations, shape by shape",
+        columns=(
+            Column("target", "name in the params file, and the shape", words=True),
+            Column("status", "compiled, failed, or waiting for another host", words=True),
+            Column("time", "wall time of the compilation", "s"),
+            Column("peak memory", "most host memory the compiler and its children held", "GiB"),
+            Column("artefact", "size of the compiled file", "MiB"),
+            Column("cached", "whether it came from a compile cache", words=True),
+            Column("because", "what the compiler said, and what to try first", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(target, note=_shape_words(bucket.shape), strong=True),
+                cell(words(bucket.status), tone=tone[bucket.status]),
+                cell((bucket.compile_time, "compile_s")) if bucket.compile_time else missing("not compiled"),
+                cell((bucket.peak_memory, "memory_bytes")) if bucket.peak_memory else missing("not recorded"),
+                cell(f"{bucket.artefact_size.value / 2**20:,.1f}") if bucket.artefact_size and bucket.artefact_size.known else missing("no artefact"),
+                cell(cached[bucket.cached], note=bucket.cached_because or ""),
+                cell(bucket.because, note=bucket.steps[0] if bucket.steps else bucket.next or ""),
+            )
+            for target, bucket in rows
+        ),
+        key="buckets",
+        record=compiled.id,
+    )
+
+
+def analysis_table(compiled: Optional[Compile]) -> Union[Table, Note]:
+    """What the official analysis says about operators compiled one by one."""
+    rows = [(entry.target, entry.analysis) for entry in (compiled.targets if compiled else ()) if entry.analysis]
+    if not rows:
+        return Note("The compiler's own operator analysis has not run yet.")
+    return Table(
+        caption="Operators compiled one by one",
+        columns=(
+            Column("target", "name in the params file", words=True),
+            Column("taken", "share of operators that compile alone, as printed; says nothing about the whole graph", "%"),
+            Column("not taken", "operator, where it failed and where it is called", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(target, strong=True),
+                cell((analysis.support, "fraction")),
+                cell("; ".join(" ".join(part for part in (one.name, one.failure_at, one.call) if part) for one in analysis.unsupported) or "none"),
+            )
+            for target, analysis in rows
+        ),
+        key="analysis",
+        record=compiled.id,
+    )
+
+
+def _shape_words(sizes: Mapping[str, Optional[int]]) -> str:
+    return ", ".join(f"{name.partition('_')[0]} {value:,}" for name, value in sizes.items() if value)
 
 
 # -- step 4 ------------------------------------------------------------------------------------
