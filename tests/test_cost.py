@@ -141,7 +141,7 @@ def test_the_basis_applies_to_every_target(tmp_path):
     for name, instance_type in (("l4", "g6.xlarge"), ("inf2", "inf2.xlarge"), ("trn1", "trn1.2xlarge")):
         known = float(prices.find(instance_type, "us-east-1", "reserved_3yr_no_upfront").usd_per_hour)
         assert rows[name].price.value == known < 0.55 * float(prices.find(instance_type, "us-east-1", "on_demand").usd_per_hour)
-    assert "reserved_3yr_no_upfront in us-east-1" in record.bottom_line
+    assert "reserved 3yr no upfront in us-east-1" in record.bottom_line
     assert not [finding for finding in record.findings if finding.code == "printed_on_another_basis"]
 
 
