@@ -177,7 +177,16 @@ def compatibility() -> Compatibility:
         next="plan one migration more, to TorchNeuron on Trn2 or Trn3",
         target="inf2",
     )
-    neuron = dict(sdk="2.31", torch="2.9", python="3.10-3.12", status="in maintenance", advice="pin SDK 2.31")
+    neuron = dict(
+        sdk="2.31",
+        torch="2.9",
+        python="3.10-3.12",
+        status="in maintenance",
+        advice="pin SDK 2.31",
+        command="torch_neuronx.trace(model, example_inputs)",
+        packages={"torch-neuronx": "2.9.0.2.15.32035"},
+        contradictions=("Two pages pair different compilers.",),
+    )
     return Compatibility(
         **_header(1, Published(title="AWS Neuron documentation", date="2026-08-21", conditions={"revision": "81ce03ae"})),
         findings=(

@@ -5,6 +5,11 @@ from neuronfit.catalog import instances, paths
 from neuronfit.errors import NotFound
 
 
+def test_the_compile_target_is_filled_in_and_names_of_variables_are_left_alone():
+    assert '"--target", "inf2"' in paths.find("neuron_xla", "inf2.xlarge").compile_command
+    assert "NEURON_PLATFORM_TARGET_OVERRIDE=trn2" in paths.find("vllm_neuron", "trn2.48xlarge").compile_command
+
+
 def test_inf2_is_served_by_the_frozen_xla_build():
     path = paths.find("neuron_xla", "inf2.xlarge")
     assert path.supported and path.generation == "inf2"

@@ -223,6 +223,7 @@ ALL_TABLES = {
     "weights": lambda d: show.weights_table(d.latest(Profile)),
     "request": lambda d: show.request_table(d.latest(Profile)),
     "fit": lambda d: show.fit_table(d.latest(Compatibility)),
+    "software": lambda d: show.software_table(d.latest(Compatibility)),
     "paths": lambda d: show.paths_table(d.latest(Compatibility)),
     "operators": lambda d: show.operators_table(d.latest(Compatibility)),
     "compile": lambda d: show.compile_table(d.latest(Compile)),

@@ -196,6 +196,8 @@ def _of_target(target: Target, need: Quantity) -> CompatibilityOfTarget:
         until=path.until,
         as_of=path.as_of,
         advice=path.advice,
+        command=path.compile_command,
+        packages=dict(path.packages),
         contradictions=tuple(path.contradictions),
         source=path.source,
         memory_needed=need,

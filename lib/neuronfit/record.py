@@ -202,6 +202,8 @@ class CompatibilityOfTarget(_Frozen):
     until: Optional[str] = None
     as_of: Optional[str] = None
     advice: Optional[str] = None
+    command: Optional[str] = Field(None, description="what compiles or serves the model on this path; capitals are placeholders")
+    packages: dict[str, str] = Field(default_factory=dict, description="pins as the one release lists them together")
     contradictions: tuple[str, ...] = ()
     source: Optional[str] = None
     memory_needed: Quantity

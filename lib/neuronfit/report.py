@@ -382,6 +382,7 @@ _EVIDENCE = {
     2: lambda dossier: [
         _Item(show.paths_table(dossier.latest(Compatibility))),
         _Item(show.fit_table(dossier.latest(Compatibility))),
+        _Item(show.software_table(dossier.latest(Compatibility)), "Commands, versions and contradictions"),
         _Item(show.operators_table(dossier.latest(Compatibility)), "Operators of the graph"),
     ],
     3: _of_compile,

@@ -7,6 +7,7 @@ and generation. ``sdk_versions.csv`` lists what each Neuron SDK release ships.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Optional
@@ -103,7 +104,7 @@ def every() -> tuple[SoftwarePath, ...]:
 
 
 def _software_path(row: dict[str, str], generation: str, target: Optional[str]) -> SoftwarePath:
-    command = row["compile_command"].replace("TARGET", target) if target else row["compile_command"]
+    command = re.sub(r"\bTARGET\b", target, row["compile_command"]) if target else row["compile_command"]
     return SoftwarePath(
         path=row["path"],
         generation=generation,

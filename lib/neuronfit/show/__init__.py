@@ -40,6 +40,7 @@ from neuronfit.show.steps import (
     request_table,
     runs_table,
     situations_table,
+    software_table,
     utilization_table,
     weights_table,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "runs_table",
     "settling",
     "situations_table",
+    "software_table",
     "source_text",
     "step_command",
     "utilization_table",

@@ -34,6 +34,7 @@ __all__ = [
     "request_table",
     "runs_table",
     "situations_table",
+    "software_table",
     "utilization_table",
     "weights_table",
 ]
@@ -141,6 +142,37 @@ def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
             for entry in compatibility.targets
         ),
         key="paths",
+    )
+
+
+def software_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
+    """How each candidate's software path is used, with which versions, and where the vendor's pages disagree."""
+    if compatibility is None:
+        return not_run(None, 2)
+    rows = [entry for entry in compatibility.targets if entry.command or entry.packages or entry.contradictions]
+    if not rows:
+        return Note("The catalogue has no commands or versions for these software paths.")
+    return Table(
+        caption="Software of each path",
+        columns=(
+            Column("target", "name in the params file, and the path", words=True),
+            Column("command", "what compiles or serves the model there; capitals are placeholders", words=True, wide=True),
+            Column("versions", "packages that one release lists together", words=True),
+            Column("advice", "traps and what to pin", words=True, wide=True),
+            Column("the pages disagree", "contradictions in the vendor's own documents", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(entry.target, note=entry.path, strong=True),
+                cell(entry.command) if entry.command else missing("no command is documented for this path"),
+                cell(", ".join(f"{name} {version}" for name, version in entry.packages.items()) or None),
+                cell(entry.advice),
+                cell(" ".join(entry.contradictions) or "no contradiction was seen"),
+            )
+            for entry in rows
+        ),
+        key="software",
+        record=compatibility.id,
     )
 
 
