@@ -8,7 +8,7 @@ from example_questions import NAMES, STEPS_WITHOUT_EXPORT, measured, question, s
 from neuronfit import compatibility, decide, model
 from neuronfit.decide import GATES, HEADLINES, deciding, verdict
 from neuronfit.provenance import Grade
-from neuronfit.record import Compile, CompileOfTarget, Gate, Measurement, TrialPlan
+from neuronfit.record import Compile, CompileOfTarget, Gate, Measurement, Profile, TrialPlan
 
 PASS, FAIL, OPEN = "pass", "fail", "open"
 STRONG, WEAK = (Grade.MEASURED, Grade.IMPORTED), (Grade.PUBLISHED, Grade.ESTIMATED)
@@ -437,3 +437,11 @@ def test_every_shipped_question_is_answered_from_published_figures_with_caution(
     assert decision.verdict in ("gather_evidence", "pilot", "right_size_first", "stay") and decision.verdict != "migrate"
     assert decision.next_measurement.command.startswith(f"neuronfit measure params/{name}.yaml --target ")
     assert decision.weakest_grade is Grade.ESTIMATED
+
+
+def test_the_summary_opened_first_describes_the_question_and_waits(tmp_path):
+    asked = question(tmp_path)
+    decision = decide.decide(asked)
+    assert decision.verdict == "gather_evidence"
+    assert [gate.because for gate in decision.gates[:1]] == ["step 2 has not been run"]
+    assert asked.dossier.latest(Profile).workload == asked.ref

@@ -24,6 +24,7 @@ from typing import Optional
 
 from neuronfit.compare import doubts, objective_checks
 from neuronfit.cost import Basis, Priced, leading, saving_fraction, speaks_against, usd_per_million
+from neuronfit.profile import describe
 from neuronfit.provenance import Estimated, Grade, Quantity, weakest
 from neuronfit.question import Question
 from neuronfit.record import (
@@ -39,6 +40,7 @@ from neuronfit.record import (
     Measurement,
     NextMeasurement,
     Payback,
+    Profile,
     Severity,
     TrialPlan,
     Utilization,
@@ -67,7 +69,13 @@ _WHEN_OPEN = ("parity", "trial")
 
 
 def decide(question: Question) -> Decision:
-    """Walk the gates for the leading candidate and admit the decision."""
+    """Walk the gates for the leading candidate and admit the decision.
+
+    Opened first, on an empty dossier, it describes the question itself (step 1), so that there is a
+    report that says what has not been run yet.
+    """
+    if question.dossier.latest(Profile) is None:
+        describe(question)
     evidence = _Evidence(question)
     gates = evidence.gates()
     performance = evidence.performance_grade()
