@@ -387,7 +387,7 @@ class Measurement(Record):
     instance_type: Optional[str] = None
     system: Optional[System] = None
     settings: Settings
-    scenario: Literal["single_stream", "offline", "server", "unknown"]
+    scenario: Literal["single_stream", "offline", "server", "generate", "unknown"]
     result_unit: Literal["inference", "token", "image", "sequence"] = "inference"
     latency_of: Literal["batch", "token", "request"] = "batch"
     results_per_call: Optional[int] = Field(None, description="useful results of one call (batch, or batch x tokens)")

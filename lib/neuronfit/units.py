@@ -46,17 +46,24 @@ class Metric:
         return f"{shown}{glue}{self.shown_unit}"
 
 
+def _distribution(name: str, label: str) -> tuple[Metric, ...]:
+    """Mean and percentiles of one duration; ``latency_mean_s`` is labelled "mean latency", ``latency_p50_s`` "latency p50"."""
+    mean = Metric(f"{name}_mean_s", "s", "lower", f"mean {label}", "ms", 1e3)
+    return (mean, *(Metric(f"{name}_p{q}_s", "s", "lower", f"{label} p{q}", "ms", 1e3) for q in (50, 90, 95, 99)))
+
+
 _ALL = (
     # speed
     Metric("throughput_per_s", "1/s", "higher", "throughput", "/s", digits=4),
     Metric("output_tokens_per_s", "tokens/s", "higher", "output tokens", "tokens/s", digits=4),
-    Metric("latency_mean_s", "s", "lower", "mean latency", "ms", 1e3),
-    Metric("latency_p50_s", "s", "lower", "latency p50", "ms", 1e3),
-    Metric("latency_p90_s", "s", "lower", "latency p90", "ms", 1e3),
-    Metric("latency_p95_s", "s", "lower", "latency p95", "ms", 1e3),
-    Metric("latency_p99_s", "s", "lower", "latency p99", "ms", 1e3),
-    Metric("ttft_s", "s", "lower", "time to first token", "ms", 1e3),
-    Metric("tpot_s", "s", "lower", "time per output token", "ms", 1e3),
+    Metric("input_tokens_per_s", "tokens/s", "higher", "input tokens", "tokens/s", digits=4),
+    Metric("requests_per_s", "1/s", "higher", "requests answered", "/s", digits=4),
+    Metric("goodput_fraction", "fraction", "higher", "answered within the objective", "%", 100.0, 3),
+    Metric("error_fraction", "fraction", "lower", "failed requests", "%", 100.0, 3),
+    *_distribution("latency", "latency"),
+    *_distribution("ttft", "time to first token"),
+    *_distribution("tpot", "time per output token"),
+    *_distribution("itl", "gap between tokens"),
     Metric("compile_s", "s", "lower", "compile time", "s"),
     Metric("batches_in_flight", "batches", None, "batches in flight", "batches"),
     # size

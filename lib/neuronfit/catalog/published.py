@@ -53,10 +53,10 @@ _METRICS = {
     "latency_p90_s": "latency_p90_s",
     "latency_p95_s": "latency_p95_s",
     "latency_p99_s": "latency_p99_s",
-    "ttft_p50_s": "ttft_s",
-    "ttft_p99_s": "ttft_s",
-    "tpot_p50_s": "tpot_s",
-    "tpot_p99_s": "tpot_s",
+    "ttft_p50_s": "ttft_p50_s",
+    "ttft_p99_s": "ttft_p99_s",
+    "tpot_p50_s": "tpot_p50_s",
+    "tpot_p99_s": "tpot_p99_s",
 }
 """column -> name of its metric in :mod:`neuronfit.units`"""
 
