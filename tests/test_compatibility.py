@@ -2,8 +2,10 @@
 
 import pytest
 from example_questions import question
-from neuronfit import compatibility, cost, model, params
+from neuronfit import compatibility, cost, params
 from neuronfit.catalog import instances, operators, paths
+from neuronfit.check import ModuleCheck, OperatorFinding
+from neuronfit.model import memory_needed
 from neuronfit.provenance import Grade
 from neuronfit.question import Question
 from tiny import question_data
@@ -11,16 +13,28 @@ from tiny import question_data
 GIB = 2**30
 
 
+def looked_at(*names, findings=(), how="torch.export by hand", complete=True, error=None):
+    """What a look at a model might say."""
+    return ModuleCheck(findings, how, complete, {name: 3 for name in names}, "0", error)
+
+
 @pytest.fixture
 def graph(monkeypatch):
-    """Sets the exported graph: ``graph("aten.relu.default")``; step 2 then needs no torch.export."""
+    """Sets what the look at the operators says: ``graph("aten.relu.default", inf2=[finding])``; step 2 then needs no export."""
 
-    def use(*names, error=None):
-        made = model.Graph(exported={name: 3 for name in names}, decomposed={}, how="by hand", torch_version="0", error=error)
-        monkeypatch.setattr(compatibility, "_looked_at", lambda question: (made, {}))
+    def use(*names, error=None, how="torch.export by hand", **by_candidate):
+        first = looked_at(*names, how=how, complete=error is None, error=error)
+        checks = {name: looked_at(*names, findings=tuple(findings)) for name, findings in by_candidate.items()}
+        monkeypatch.setattr(compatibility, "_looked_at", lambda question: (first, checks or {"inf2": first}))
 
     use("aten.linear.default")
     return use
+
+
+def fft(operator="aten.fft_fft.default", severity="blocker", generations=("inf2", "trn1")):
+    return OperatorFinding(
+        severity, "fft", operator, "a Fourier transform", "use a DFT matrix", None, None, 3, "layer.0", "M", "m.py", 7, "x", generations, "s", "2026"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,54 +68,54 @@ def test_the_strongest_positive_statement(exported):
     assert told["embedding"][0] == "listed"
 
 
-def test_an_unsupported_operator_is_a_blocker_for_the_model(tmp_path, graph):
-    graph("aten.fft_fft.default", "aten.relu.default")
+def test_an_operator_with_a_blocker_is_one_for_the_model_with_its_line(tmp_path, graph):
+    graph("aten.fft_fft.default", "aten.relu.default", inf2=[fft()], trn1=[fft()])
     record = compatibility.check(question(tmp_path))
-    assert blockers(record) == [("operator_unsupported", None)]
-    [finding] = [finding for finding in record.findings if finding.code == "operator_unsupported"]
-    assert finding.because.startswith("aten.fft_fft.default, 3 calls: FFT is the documented example") and finding.next
+    assert blockers(record) == [("fft", None)]
+    [finding] = [finding for finding in record.findings if finding.code == "fft"]
+    assert finding.because == "aten.fft_fft.default, 3 calls at m.py:7, in layer.0, on Inf2, Trn1: a Fourier transform"
     assert record.bottom_line.startswith("1 documented blocker: aten.fft_fft.default, 3 calls")
     assert {operators.normalise(row.name): row.status for row in record.operators} == {"fft_fft": "unsupported", "relu": "listed"}
     assert "only with" not in "".join(row.because for row in record.operators)
 
 
-def test_what_is_unsupported_on_one_generation_only_blocks_the_candidates_of_that_one(tmp_path, graph):
-    """Complex numbers: documented as unsupported for Inf2 and Trn1, with a condition for Trn2."""
-    graph("aten.view_as_complex.default")
+def test_what_blocks_one_candidate_only_leaves_the_other_leading(tmp_path, graph):
+    graph("aten.fft_fft.default", inf2=[fft()], trn2=[])
     candidates = [
         {"name": "inf2", "instance_type": "inf2.xlarge", "path": "neuron_xla"},
         {"name": "trn2", "instance_type": "trn2.3xlarge", "path": "neuron_native"},
     ]
     asked = question(tmp_path, candidates=candidates)
-    assert blockers(compatibility.check(asked)) == [("operator_unsupported", "inf2")]
-    assert cost.speaks_against(asked, "inf2").startswith("aten.view_as_complex.default") and cost.speaks_against(asked, "trn2") is None
+    assert blockers(compatibility.check(asked)) == [("fft", "inf2")]
+    assert cost.speaks_against(asked, "inf2").startswith("aten.fft_fft.default") and cost.speaks_against(asked, "trn2") is None
     assert cost.leading(asked) == "trn2"
 
 
-def test_a_restriction_that_hangs_on_a_condition_is_in_the_table_only(tmp_path, graph):
-    """Products of integers are inexact; whether these are integers is not looked at, so it is no finding."""
-    graph("aten.addmm.default", "aten.bmm.default")
+@pytest.mark.parametrize("path, instance_type", [("nxd_inference", "inf2.8xlarge"), ("vllm_neuron", "trn2.3xlarge")])
+def test_a_path_with_model_code_of_its_own_is_not_blocked_by_transformers_code(tmp_path, graph, path, instance_type):
+    graph("aten.sort.default", served=[fft()])
+    record = compatibility.check(question(tmp_path, candidates=[{"name": "served", "instance_type": instance_type, "path": path}]))
+    [finding] = [finding for finding in record.findings if finding.code == "fft"]
+    assert str(finding.severity) == "warning" and "runs model code of its own, which was not looked at" in finding.because
+
+
+def test_without_a_neuron_candidate_nothing_is_said_against_operators(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr(compatibility, "_looked_at", lambda question: (looked_at("aten.fft_fft.default"), {}))
+    record = compatibility.check(question(tmp_path, candidates=[{"name": "g5", "instance_type": "g5.xlarge", "path": "cuda"}]))
+    assert blockers(record) == [] and record.operators[0].status == "unsupported"
+
+
+def test_what_could_not_be_looked_at_waits_and_is_said(tmp_path, graph):
+    graph(error="data-dependent branch at model.py:12", how="module inspection")
     record = compatibility.check(question(tmp_path))
-    assert not [finding for finding in record.findings if finding.code.startswith("operator_")]
-    assert all(row.because.endswith("(only with integer input)") for row in record.operators)
+    [finding] = [finding for finding in record.findings if finding.code == "operators_not_seen"]
+    assert str(finding.severity) == "waiting" and "model.py:12" in finding.because and record.operators == ()
+    assert record.bottom_line.startswith("No documented blocker found. Not every operator could be looked at. ")
 
 
-@pytest.mark.parametrize("known", [row for row in operators.every() if row.when == "always"], ids=lambda row: f"{row.name}-{row.status}")
-def test_every_unconditional_statement_of_the_catalogue_becomes_a_finding(tmp_path, graph, known):
-    """On some generation that it is about; a candidate of each is asked about."""
-    graph(f"aten.{known.name}.default")
-    types = ("inf2.xlarge", "trn1.2xlarge", "trn2.3xlarge")
-    candidates = [{"name": name.split(".")[0], "instance_type": name, "path": "neuron_xla"} for name in types]
-    found = [finding for finding in compatibility.check(question(tmp_path, candidates=candidates)).findings if finding.code.startswith("operator_")]
-    assert {finding.code for finding in found} >= {f"operator_{known.status}"}
-    assert all((str(finding.severity) == "blocker") == (finding.code == "operator_unsupported") for finding in found)
-
-
-def test_a_graph_that_cannot_be_exported_is_a_warning(tmp_path, graph):
-    graph(error="data-dependent branch at model.py:12")
-    record = compatibility.check(question(tmp_path))
-    [finding] = [finding for finding in record.findings if finding.code == "export_failed"]
-    assert str(finding.severity) == "warning" and "model.py:12" in finding.because and record.operators == ()
+def test_a_run_to_its_end_counts_as_looked_at(tmp_path, graph):
+    graph("aten.relu.default", error="no export", how="recorded run on cpu")
+    assert "operators_not_seen" not in {finding.code for finding in compatibility.check(question(tmp_path)).findings}
 
 
 # -- the path ---------------------------------------------------------------------------------
@@ -149,7 +163,7 @@ def test_a_frozen_path_says_for_how_long(tmp_path, graph):
 def test_memory_needed_is_of_the_largest_shape_and_available_is_the_instances(tmp_path, graph):
     asked = question(tmp_path)
     record = compatibility.check(asked)
-    needs = [model.memory_needed(asked.config, "feature-extraction", batch, 128, "fp32").total_bytes for batch in (1, 16)]
+    needs = [memory_needed(asked.config, "feature-extraction", batch, 128, "fp32").total_bytes for batch in (1, 16)]
     for row in record.targets:
         assert row.memory_needed.value == max(needs) and row.memory_needed.grade is Grade.ESTIMATED
         assert row.memory_available.value == instances.find(row.instance_type).accelerator_memory_bytes

@@ -600,3 +600,95 @@ def test_an_analysis_does_not_replace_a_compilation(tmp_path):
     analysed = io.BytesIO(b'{"support_percentage": "100%", "supported_operators": {"aten::mm": 1}, "unsupported_operators": []}')
     record, _ = adopt(asked, analysed, "inf2")
     assert record.targets[0].status == "compiled"
+
+
+# -- kinds of logs, in the wrappings that container platforms put around them ---------------------
+
+
+def docker(*lines):
+    return "".join(json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2026-03-02T10:11:12.000Z"}) + "\n" for line in lines)
+
+
+def fluent(*lines):
+    return "".join(json.dumps({"@timestamp": "2026-03-02T10:11:12Z", "kubernetes": {"pod_name": "a"}, "message": line}) + "\n" for line in lines)
+
+
+def journal(*lines):
+    return "".join(f"Mar 02 10:11:12 ip-10-0-0-1 server[3210]: {line}\n" for line in lines)
+
+
+def cri(*lines):
+    return "".join(f"2026-03-02T10:11:12.123456789Z stderr F {line}\n" for line in lines)
+
+
+def windows(*lines):
+    return "".join(f"{line}\r\n" for line in lines)
+
+
+def coloured(*lines):
+    return "".join(f"\x1b[31;1m{line}\x1b[0m\n" for line in lines)
+
+
+def wide(*lines):
+    return windows(*lines).encode("utf-16")
+
+
+EXIT = "2026-03-02T10:11:13Z INFO 9 [root]: Subcommand returned with exitcode=70"
+KINDS = {
+    "NCC_EVRF001": ("Operator 'triangular-solve' is not supported", "unsupported_operator", "triangular-solve"),
+    "NCC_EVRF013": ("TopK does not support int32/int64 input: s64[1,32000], k = 50", "integer_arithmetic", "floats only"),
+    "NCC_EOOM001": ("memory needed exceeds the limit: 27.31 GB needed, 24 GB available", "device_memory", r"27\.31 GB against 24 GB"),
+    "NCC_EBVF030": ("The number of instructions generated (9283744) exceeds the limit (5000000)", "instruction_limit", r"1\.9 times"),
+    "NCC_EVRF051": ("FP8 e4m3fn is not supported on trn2", "unsupported_dtype", "Trn3"),
+    "NCC_EMOD025": ("Dynamic dimension found in input 0: tensor<?x768xf32>", "dynamic_shape", "fixed"),
+    "NCC_EARG001": ("Logical NeuronCore value 2 is not valid for target trn1", "configuration", "logical NeuronCore"),
+}
+
+
+@pytest.mark.parametrize("wrapped", [docker, fluent, journal, cri, windows, coloured, wide], ids=lambda wrap: wrap.__name__)
+@pytest.mark.parametrize("code", KINDS)
+def test_a_code_is_found_in_every_wrapping(wrapped, code):
+    text, finding, cause = KINDS[code]
+    found = said(wrapped("starting", f"2026-03-02T10:11:12Z ERROR 9 [root]: [{code}] {text}", EXIT))
+    assert (found.outcome, found.phase, found.code, found.finding.code) == ("failed", "compile", code, finding)
+    assert re.search(cause, f"{found.title} {found.cause}") and found.confidence == "sure"
+
+
+@pytest.mark.parametrize("wrapped", [docker, fluent, journal, cri, windows, coloured, wide], ids=lambda wrap: wrap.__name__)
+def test_a_success_with_warnings_is_one_in_every_wrapping(wrapped):
+    lines = (
+        "TracerWarning: Converting a tensor to a Python boolean",
+        "WARNING: Failed to import module vllm._C",
+        "Compiler status PASS",
+        "p50 4.1 ms, 0 errors",
+    )
+    assert said(wrapped("INFO ||NEURON_CC_WRAPPER||: Call compiler with cmd: neuronx-cc compile --target=inf2", *lines)).outcome == "success"
+
+
+def test_ranks_that_time_out_follow_from_the_one_with_broken_memory():
+    """Rank 3 reports the memory error first; ranks 0 and 1 wait for it and time out ten seconds later."""
+    found = said(
+        "[rank3]: 2026-Mar-02 10:11:07.22 88:120 ERROR TDRV:exec (FATAL-RT-UNDEFINED-STATE) [ND 4][NC 1] encountered uncorrectable memory error.\n"
+        "[rank3]: 2026-Mar-02 10:11:07.23 88:120 ERROR NRT:nrt_infodump Failed with status 1201 NRT_EXEC_HW_ERR_HBM_UE\n"
+        "[rank0]: 2026-Mar-02 10:11:17.00 85:110 ERROR NMGR:dlr_infer Inference completed with err: 5\n"
+        "[rank1]: 2026-Mar-02 10:11:17.01 86:111 ERROR NMGR:dlr_infer Inference completed with err: 5\n"
+    )
+    assert (found.outcome, found.code, found.finding.code) == ("failed", "NRT_EXEC_HW_ERR_HBM_UE", "hardware_failure")
+
+
+@pytest.mark.parametrize(
+    "line", ["command terminated with exit code 137", "Last State: Terminated  Reason: OOMKilled", "worker exited with code 137"]
+)
+def test_a_container_that_was_killed_ran_out_of_host_memory(line):
+    found = said(
+        f"2026-03-02T10:11:12Z INFO 1 [root]: neuronx-cc compile --target trn1\n2026-03-02T10:41:12Z INFO 1 [job.WalrusDriver.0]: Running\n{line}\n"
+    )
+    assert (found.outcome, found.finding.code) == ("failed", "host_memory")
+    assert said(f"{line}\n").code == "not_recognised"  # nothing in it is Neuron's
+
+
+def test_a_log_that_breaks_off_is_not_called_either_way():
+    found = said(
+        "2026-03-02T10:11:12Z INFO 4211 [root]: neuronx-cc compile --target inf2\n2026-03-02T10:15:13Z INFO 4211 [job.Frontend.0]: Start tensoriz"
+    )
+    assert (found.outcome, found.code) == ("unknown", "no_verdict")

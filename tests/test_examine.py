@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from neuronfit import check, dependencies, memory
+from neuronfit import check, dependencies, memory, model
 from neuronfit.check import modules, rules
 from neuronfit.check.findings import ModuleCheck, OperatorFinding
 from neuronfit.errors import BadParams
@@ -127,6 +127,60 @@ def test_plain_is_json_with_numbers_as_numbers(tiny):
     assert fit["used_bytes"] == tiny.smallest["neuron"].used_bytes and 0.9 < fit["headroom"] < 1
     assert data["checks"]["inf2"]["operators"] == tiny.checks["inf2"].operators
     assert [finding["severity"] for finding in data["findings"]] == [str(finding.severity) for finding in tiny.findings]
+
+
+# -- what fits no task of ours ------------------------------------------------------------------
+
+LLAMA = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
+CLIP_VISION = {"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+CLIP_VISION |= {"image_size": 28, "patch_size": 14}
+LLAVA = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": LLAMA, "vision_config": CLIP_VISION}
+
+
+def test_a_vision_language_model_is_looked_at_part_by_part():
+    """Counted by hand. Text: 7 products a layer and the head, 15; vision: 6 a layer, 12."""
+    seen = examine(LLAVA, name="small", sequence_length=16, targets=(check.usual_target("inf2"),))
+    looked = seen.checks["inf2"]
+    assert seen.unchecked is None and not seen.waiting and looked.complete
+    assert looked.operators["aten.linear.default"] == 15 + 12 and "aten.conv2d.default" in looked.operators
+    assert looked.how.startswith("text: torch.export") and "; vision: torch.export" in looked.how
+    assert any(finding.module and finding.module.startswith("text: model") for finding in looked.findings)
+
+
+def test_a_part_that_cannot_be_looked_at_makes_the_answer_wait(monkeypatch):
+    built = model.parts_of(LLAVA, 1, 16)
+    broken = (built[0], model.Part("vision", None, {}, None, "reads a grid that depends on the image"))
+    monkeypatch.setattr(model, "parts_of", lambda *asked: broken)
+    seen = examine(LLAVA, name="small", sequence_length=16, targets=(check.usual_target("inf2"),))
+    assert seen.waiting and seen.unchecked == "vision: reads a grid that depends on the image" and not seen.checks["inf2"].complete
+    assert "no documented blocker found, but not every operator could be looked at" in seen.sentence
+
+
+def test_where_nothing_can_be_looked_at_nothing_is_claimed(monkeypatch):
+    monkeypatch.setattr(model, "parts_of", lambda *asked: (model.Part("model", None, {}, None, "no class"),))
+    seen = examine(LLAVA, name="small", sequence_length=16)
+    assert seen.waiting and seen.checks == {} and seen.sentence.startswith("small: its operators could not be looked at")
+
+
+MIXTRAL = {"model_type": "mixtral", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 64}
+MIXTRAL |= {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+
+
+def test_the_sort_of_a_mixture_of_experts_goes_away_with_the_rewrite_it_names():
+    """Documented: aten::sort is unsupported by the trace (Inf2, Trn1); for the native backend there is no statement."""
+    seen = examine(MIXTRAL, sequence_length=16)
+    [blocker] = seen.blockers
+    assert blocker.code == "sort" and "Inf2, Trn1" in blocker.because and "moe.py:" in blocker.because
+    assert 'experts_implementation="batched_mm"' in blocker.next and "--experts batched_mm" in blocker.next
+    rewritten = examine(MIXTRAL, sequence_length=16, experts="batched_mm")
+    assert rewritten.blockers == () and not any(finding.code == "sort" for finding in rewritten.findings) and not rewritten.waiting
+
+
+def test_known_traps_are_said_for_the_models_they_concern():
+    config = {"model_type": "wav2vec2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    codes = [finding for finding in examine(config, sequence_length=10).findings if finding.code == "known_trap"]
+    assert len(codes) == 1 and "segmentation fault" in codes[0].because and "SDK 2.28" in codes[0].next
+    assert not [finding for finding in examine(CONFIG, sequence_length=10).findings if finding.code == "known_trap"]
 
 
 def test_shape_and_targets_are_those_asked_for():

@@ -412,10 +412,10 @@ def test_remarks():
     assert "head_dim" not in codes({**TINY, "head_dim": 8})
     assert codes({**TINY, "hidden_size": 50, "num_attention_heads": 25, "num_key_value_heads": 25})["tp_degrees"].severity == "warning"
     assert "2 key-value heads" in codes(TINY)["kv_heads"].because
-    assert "vocab_size 32000" in codes({key: value for key, value in TINY.items() if key != "vocab_size"})["assumed"].because
+    assert "vocab_size 32000" in codes({key: value for key, value in TINY.items() if key != "vocab_size"})["library_defaults"].because
     assert "mxfp4" in codes({**TINY, "quantization_config": {"quant_method": "mxfp4"}})["quantized"].because
-    assert "name" in codes(TINY, "llama-8b") and "name" not in codes(LLAMA_70B, "Llama-3-70B-Instruct")
-    assert codes(MIXTRAL, "mixtral-8x7b")["name"].because.endswith("46.70 billion parameters")
+    assert "size_differs_from_name" in codes(TINY, "llama-8b") and "size_differs_from_name" not in codes(LLAMA_70B, "Llama-3-70B-Instruct")
+    assert codes(MIXTRAL, "mixtral-8x7b")["size_differs_from_name"].because.endswith("46.70 billion parameters")
 
 
 def test_refusals():

@@ -6,15 +6,18 @@ strongest positive statement is `no documented blocker found`: only neuronx-cc c
 
 from __future__ import annotations
 
+import re
 from typing import Optional
 
-from neuronfit import memory, model
-from neuronfit.catalog import instances, operators, paths
+from neuronfit import memory, model, system
+from neuronfit.catalog import instances, operators, paths, traps
 from neuronfit.check import ModuleCheck, check_config_on, usual_target
-from neuronfit.examine import findings_of
+from neuronfit.errors import BadParams
+from neuronfit.examine import findings_of, known_traps
 from neuronfit.params import Target
 from neuronfit.provenance import Estimated, Grade, Quantity, absent
 from neuronfit.question import Question
+from neuronfit.recipe import Recipe, recipe
 from neuronfit.record import Compatibility, CompatibilityOfTarget, Finding, OperatorUse, Severity, SmallestFit
 from neuronfit.units import metric
 
@@ -29,19 +32,22 @@ RULES_OF_PATH = {
 }
 """Software path -> the operator rules that hold on it."""
 
+OWN_MODELS = ("nxd_inference", "vllm_neuron")
+"""Paths that bring model code of their own: what the graph of transformers' code has against it need not hold there."""
+
 UNCONDITIONAL = (None, "always")
 """Values of a documented restriction's ``when`` that need no look at the arguments."""
 
 
 def check(question: Question) -> Compatibility:
-    """Check every target's software path and memory, and the operators of the exported graph."""
-    graph, checks = _looked_at(question)
-    generations = _generations(question)
-    used = _operators(graph.exported, generations)
-    need = _memory_needed(question)
-    rows = tuple(_of_target(target, need) for target in question.targets)
-    about_operators = _checked_findings(checks) if checks else [*_operator_findings(used, generations), *_export_findings(graph)]
-    findings = [*about_operators, *(finding for row in rows for finding in row.findings)]
+    """Check every target's software path, known traps and memory, and the operators of the exported graph."""
+    first, checks = _looked_at(question)
+    anatomy = memory.describe(question.config, question.published_as)
+    parts = _largest_shape(question, anatomy)
+    need = _memory_needed(question, anatomy, parts)
+    rows = tuple(_of_target(question, target, need, anatomy, parts) for target in question.targets)
+    about_model = [*_checked_findings(question, checks), *(_not_looked_at(first) if checks else ()), *_remarks(anatomy)]
+    findings = [*about_model, *(finding for row in rows for finding in row.findings)]
     record = Compatibility(
         workload=question.ref,
         source=Estimated(
@@ -49,26 +55,29 @@ def check(question: Question) -> Compatibility:
             inputs={"operators": "published", "software paths": "published", "memory": "estimated"},
         ),
         findings=tuple(findings),
-        bottom_line=_bottom_line(question, rows, findings),
+        bottom_line=_bottom_line(question, rows, findings, first),
         targets=rows,
-        graph_how=f"{graph.how}, torch {graph.torch_version}",
-        operators=used,
-        smallest=_smallest(question),
+        graph_how=f"{first.how}, torch {first.torch_version}",
+        operators=_operators(first.operators, _generations(question)),
+        smallest=_smallest(anatomy, parts),
     )
     return question.dossier.admit(record)
 
 
-def _smallest(question: Question) -> tuple[SmallestFit, ...]:
-    """The smallest Inferentia or Trainium instance, and the smallest GPU instance, that hold the largest shape."""
+def _largest_shape(question: Question, anatomy: memory.Anatomy) -> memory.MemoryParts:
+    """Memory of the declared shape that needs most."""
     workload = question.params.workload
-    anatomy = memory.describe(question.config, question.published_as)
-    parts = max(
+    return max(
         (
             memory.needed(anatomy, shape.batch_size, shape.sequence_length, workload.precision, output_length=shape.output_length or 0)
             for shape in workload.shapes
         ),
-        key=lambda need: need.weights_bytes + need.cache_bytes + need.activations_bytes,
+        key=lambda need: need.total_bytes,
     )
+
+
+def _smallest(anatomy: memory.Anatomy, parts: memory.MemoryParts) -> tuple[SmallestFit, ...]:
+    """The smallest Inferentia or Trainium instance, and the smallest GPU instance, that hold the largest shape."""
     found = {
         "aws_neuron": memory.smallest(anatomy, parts, generations=("inf2", "trn1", "trn2")),
         "nvidia": memory.smallest(anatomy, parts, generations=(None,)),
@@ -92,8 +101,8 @@ def _smallest_fit(vendor: str, fit: memory.Fit) -> SmallestFit:
     )
 
 
-def _looked_at(question: Question) -> tuple[model.Graph, dict[str, ModuleCheck]]:
-    """The exported graph of the first shape, and what is documented against it for each Neuron candidate."""
+def _looked_at(question: Question) -> tuple[ModuleCheck, dict[str, ModuleCheck]]:
+    """What is documented against the graph of the first shape, for each Neuron candidate; and one of them for its operators."""
     wanted = {
         target.name: usual_target(machine.generation, RULES_OF_PATH[target.path])
         for target in question.params.candidates
@@ -103,17 +112,16 @@ def _looked_at(question: Question) -> tuple[model.Graph, dict[str, ModuleCheck]]
     }
     targets = tuple(dict.fromkeys(wanted.values())) or (usual_target("inf2"),)
     found = check_config_on(question.config, question.params.workload.model.task, question.params.workload.shapes[0], targets)
-    first, by_target = found[0], dict(zip(targets, found))
-    graph = model.Graph(exported=first.operators, decomposed={}, how=first.how, torch_version=first.torch_version, error=first.error)
-    return graph, {name: by_target[target] for name, target in wanted.items()}
+    by_target = dict(zip(targets, found))
+    return found[0], {name: by_target[target] for name, target in wanted.items()}
 
 
-def _checked_findings(checks: dict[str, ModuleCheck]) -> list[Finding]:
+def _checked_findings(question: Question, checks: dict[str, ModuleCheck]) -> list[Finding]:
     """Operator findings of all candidates; one that concerns every candidate names none."""
     of: dict[Finding, list[str]] = {}
     for name, found in checks.items():
         for finding in findings_of(found):
-            of.setdefault(finding, []).append(name)
+            of.setdefault(_on_path(finding, question.target(name).path), []).append(name)
     return [
         finding.model_copy(update={"target": None if len(names) == len(checks) else name})
         for finding, names in of.items()
@@ -121,27 +129,59 @@ def _checked_findings(checks: dict[str, ModuleCheck]) -> list[Finding]:
     ]
 
 
-def _memory_needed(question: Question) -> Quantity:
+def _on_path(finding: Finding, path: str) -> Finding:
+    """A blocker in transformers' code is a question, not a blocker, where the path brings model code of its own."""
+    if path not in OWN_MODELS or finding.severity is not Severity.BLOCKER:
+        return finding
+    title = "NxD Inference" if path == "nxd_inference" else "vLLM Neuron"
+    because = f"{finding.because}; this is transformers' code, and {title} runs model code of its own, which was not looked at"
+    return finding.model_copy(update={"severity": Severity.WARNING, "because": because})
+
+
+def _not_looked_at(first: ModuleCheck) -> list[Finding]:
+    """Where operators could not be looked at, silence about them is no answer."""
+    if first.looked:
+        return []
+    because = f"not every operator of the model could be looked at ({first.how}): {first.error or 'no reason was given'}"
+    return [
+        Finding(severity=Severity.WAITING, code="operators_not_seen", because=because, next="compile it: step 3 on a host with the Neuron compiler")
+    ]
+
+
+def _remarks(anatomy: memory.Anatomy) -> list[Finding]:
+    """What the config itself gives away: sizes that contradict each other, parts, caches, formats."""
+    return [Finding(severity=Severity(remark.severity), code=remark.code, because=remark.because) for remark in anatomy.remarks]
+
+
+def _memory_needed(question: Question, anatomy: memory.Anatomy, parts: memory.MemoryParts) -> Quantity:
     """Bytes for weights and activations of the largest declared shape, one copy of the model."""
     workload = question.params.workload
-    needs = [
-        model.memory_needed(
-            question.config, workload.model.task, shape.batch_size, shape.sequence_length, workload.precision, shape.output_length
-        ).total_bytes
-        for shape in workload.shapes
-    ]
+    try:
+        needs = [
+            model.memory_needed(
+                question.config, workload.model.task, shape.batch_size, shape.sequence_length, workload.precision, shape.output_length
+            ).total_bytes
+            for shape in workload.shapes
+        ]
+    except BadParams:  # no transformer of one width: what is counted for it still holds
+        return Quantity(value=parts.total_bytes, unit="bytes", grade=Grade.ESTIMATED, why="weights exactly; activations are not in it")
     return Quantity(value=max(needs), unit="bytes", grade=Grade.ESTIMATED, why="weights exactly, activations as an upper estimate")
 
 
-def _of_target(target: Target, need: Quantity) -> CompatibilityOfTarget:
+def _of_target(question: Question, target: Target, need: Quantity, anatomy: memory.Anatomy, parts: memory.MemoryParts) -> CompatibilityOfTarget:
     machine = instances.find(target.instance_type)
     path = paths.find(target.path, target.instance_type)
+    best = memory.best(anatomy, parts, target.instance_type) if machine.accelerator_memory_bytes else None
+    typed = recipe(question, target, best, anatomy) if path.supported else Recipe(None, target.instance_type, (path.advice,))
     if machine.accelerator_memory_bytes:
         room = Quantity(value=machine.accelerator_memory_bytes, unit="bytes", grade=Grade.PUBLISHED, why=f"{machine.source}, {machine.as_of}")
         fits: Optional[bool] = need.value <= room.value
+    elif target.instance_type == instances.THIS_HOST and (memory_here := system.probe().memory_bytes):
+        room = Quantity(value=memory_here, unit="bytes", grade=Grade.MEASURED, why="memory of this host, which its CPU computes in")
+        fits = need.value <= room.value
     else:
         room, fits = absent("bytes", f"the catalogue has no accelerator memory for {target.instance_type}"), None
-    findings = []
+    findings = _traps(question, target, path, anatomy) if path.supported else []
     if path.supported is False:
         findings.append(
             Finding(
@@ -196,7 +236,12 @@ def _of_target(target: Target, need: Quantity) -> CompatibilityOfTarget:
         until=path.until,
         as_of=path.as_of,
         advice=path.advice,
-        command=path.compile_command,
+        command=typed.command,
+        command_host=typed.host,
+        command_notes=typed.notes,
+        tp_degree=best.tp_degree if best else None,
+        transformers=path.transformers,
+        transformers_source=path.transformers_source,
         packages=dict(path.packages),
         contradictions=tuple(path.contradictions),
         source=path.source,
@@ -205,6 +250,24 @@ def _of_target(target: Target, need: Quantity) -> CompatibilityOfTarget:
         fits=fits,
         findings=tuple(findings),
     )
+
+
+def _traps(question: Question, target: Target, path: paths.SoftwarePath, anatomy: memory.Anatomy) -> list[Finding]:
+    """Documented traps for this kind of model on this path, and a config that is newer than the libraries there."""
+    found = known_traps(path.path, path.generation, anatomy, target.name)
+    written = re.match(r"\d+(\.\d+)*", str(question.config.get("transformers_version") or ""))
+    limit = traps.newest_allowed(path.transformers) if path.transformers else None
+    if written and limit and tuple(int(part) for part in written[0].split(".")) >= limit:
+        found.append(
+            Finding(
+                severity=Severity.WARNING,
+                code="transformers_newer_than_path",
+                because=f"the config was written by transformers {written[0]}, and {path.title} is documented with {path.transformers}",
+                next=f"load the config with such a release before anything is planned: it may not know {anatomy.model_type}",
+                target=target.name,
+            )
+        )
+    return found
 
 
 def _horizon(until: str) -> str:
@@ -229,43 +292,7 @@ def _operators(counts: dict[str, int], generations: dict[str, str]) -> tuple[Ope
     return tuple(rows)
 
 
-def _operator_findings(used: tuple[OperatorUse, ...], generations: dict[str, str]) -> list[Finding]:
-    """Unsupported operators are blockers, about the model where every candidate's generation is affected
-    and about the affected candidates elsewhere. Restrictions that hang on a condition stay in the table:
-    what the operators are called with is not looked at here."""
-    found: list[Finding] = []
-    for row in used:
-        told = {name: operators.status(row.name, generation) for name, generation in generations.items()}
-        hit = {name: known for name, known in told.items() if known.status in ("unsupported", "restricted") and known.when in UNCONDITIONAL}
-        everywhere = len(hit) == len(generations) and len(set(hit.values())) == 1
-        for name in [None] if everywhere else hit:
-            known = next(iter(hit.values())) if name is None else hit[name]
-            found.append(
-                Finding(
-                    severity=Severity.BLOCKER if known.status == "unsupported" else Severity.WARNING,
-                    code=f"operator_{known.status}",
-                    because=f"{row.name}, {row.calls} call{'s' if row.calls != 1 else ''}: {known.because}",
-                    next=known.rewrite,
-                    target=name,
-                )
-            )
-    return found
-
-
-def _export_findings(graph: model.Graph) -> list[Finding]:
-    if not graph.error:
-        return []
-    return [
-        Finding(
-            severity=Severity.WARNING,
-            code="export_failed",
-            because=f"the graph could not be exported ({graph.error}); only the kinds of modules are known",
-            next="make the forward pass exportable: static shapes, no data-dependent branches",
-        )
-    ]
-
-
-def _bottom_line(question: Question, rows: tuple[CompatibilityOfTarget, ...], findings: list[Finding]) -> str:
+def _bottom_line(question: Question, rows: tuple[CompatibilityOfTarget, ...], findings: list[Finding], first: ModuleCheck) -> str:
     blockers = [finding for finding in findings if finding.severity is Severity.BLOCKER]
     candidates = [row for row in rows if row.target != question.params.baseline.name]
     horizons = "; ".join(
@@ -273,4 +300,5 @@ def _bottom_line(question: Question, rows: tuple[CompatibilityOfTarget, ...], fi
     )
     if blockers:
         return f"{len(blockers)} documented blocker{'s' if len(blockers) > 1 else ''}: {blockers[0].because}." + (f" {horizons}." if horizons else "")
-    return f"No documented blocker found. {horizons}."
+    seen = "" if first.looked else " Not every operator could be looked at."
+    return f"No documented blocker found.{seen} {horizons}."

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from neuronfit import check, dependencies, memory, model
+from neuronfit.catalog import traps
 from neuronfit.errors import NeuronFitError
 from neuronfit.record import Finding, Severity
 from neuronfit.units import metric
 
-__all__ = ["Examination", "TASK_OF_KIND", "examine", "findings_of", "usual_task"]
+__all__ = ["Examination", "TASK_OF_KIND", "examine", "findings_of", "known_traps", "usual_task"]
 
 TASK_OF_KIND = {
     "encoder": "feature-extraction",
@@ -26,7 +27,7 @@ TASK_OF_KIND = {
     "encoder-decoder": "text2text-generation",
     "vision": "image-classification",
 }
-"""What a model of a kind is usually asked to do; other kinds are not exported, only measured for size."""
+"""What a model of a kind is usually asked to do; models of other kinds are looked at part by part."""
 
 USUAL_GENERATIONS = ("inf2", "trn2")
 """One of each software generation: what is said about Inf2 holds for Trn1, what is said about Trn2 for Trn3."""
@@ -47,13 +48,18 @@ class Examination:
     """``neuron`` and ``gpu``: the smallest instance that fits with headroom"""
     checks: dict[str, check.ModuleCheck]
     unchecked: Optional[str]
-    """why the operators were not looked at"""
+    """why operators were not looked at, all of them or those of a part"""
     scan: Optional[dependencies.DependencyScan]
     findings: tuple[Finding, ...]
 
     @property
     def blockers(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity is Severity.BLOCKER)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether operators remain that could not be looked at, so that finding nothing means nothing."""
+        return self.configuration is None and self.unchecked is not None
 
     @property
     def sentence(self) -> str:
@@ -70,7 +76,9 @@ class Examination:
             if where
             else "; fits on no Inferentia or Trainium instance of the catalogue"
         )
-        looked = "no documented blocker found" if self.checks else "its operators were not looked at"
+        looked = "no documented blocker found" if self.checks else "its operators could not be looked at"
+        if self.checks and self.unchecked:
+            looked += ", but not every operator could be looked at"
         return f"{self.name}: {looked}{fits if self.anatomy else ''}."
 
     def plain(self) -> dict[str, Any]:
@@ -90,11 +98,13 @@ def examine(
     precision: str = "bf16",
     targets: Sequence[check.Target] = (),
     source: Optional[str] = None,
+    experts: Optional[str] = None,
 ) -> Examination:
     """Examine the architecture in ``config`` (a config.json as a mapping).
 
     ``sequence_length`` defaults to 128 tokens, or fewer where the model takes fewer. ``targets`` defaults to
-    one Inferentia2/Trainium1 and one Trainium2/Trainium3 target on their usual paths. Raises
+    one Inferentia2/Trainium1 and one Trainium2/Trainium3 target on their usual paths. ``experts`` is how transformers shall
+    compute a mixture of experts (``"batched_mm"`` does not sort). Raises
     :class:`~neuronfit.errors.BadParams` when the config is not one of a model, and when the model cannot do the
     task or take the length that was asked for.
     """
@@ -115,10 +125,12 @@ def examine(
         "neuron": memory.smallest(anatomy, needed, generations=tuple(dict.fromkeys(("inf2", "trn1", *(target.generation for target in chosen))))),
         "gpu": memory.smallest(anatomy, needed, generations=(None,)),
     }
-    checks, unchecked = _checked(config, task, shape, chosen, anatomy)
+    checks, unchecked = _checked(config, task, shape, chosen, experts)
     findings = [Finding(severity=Severity(remark.severity), code=remark.code, because=remark.because) for remark in anatomy.remarks]
     for found in checks.values():
         findings += [finding for finding in findings_of(found) if finding not in findings]
+    for target in chosen:
+        findings += [trap for trap in known_traps(target.path, target.generation, anatomy) if trap not in findings]
     findings += _of_memory(smallest["neuron"], anatomy)
     findings += _of_scan(scan, chosen)
     ordered = tuple(sorted(findings, key=lambda finding: list(Severity).index(finding.severity)))
@@ -149,20 +161,44 @@ def findings_of(found: check.ModuleCheck) -> list[Finding]:
     ]
 
 
+def known_traps(path: str, generation: Optional[str], anatomy: memory.Anatomy, target: Optional[str] = None) -> list[Finding]:
+    """What is documented, or publicly known, about this kind of model on a software path; one finding per trap."""
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            code="known_trap",
+            because=f"{words}: {trap.because} ({trap.source}, {trap.as_of})",
+            next=trap.next,
+            target=target,
+        )
+        for trap in traps.known(path, generation, anatomy.model_type, anatomy.kind)
+        if (words := trap.code.replace("_", " "))
+    ]
+
+
 def _generations(names: Sequence[str]) -> str:
     return ", ".join(name.capitalize() for name in names)
 
 
 def _checked(
-    config: Mapping[str, Any], task: Optional[str], shape: Mapping[str, Any], targets: Sequence[check.Target], anatomy: memory.Anatomy
+    config: Mapping[str, Any], task: Optional[str], shape: Mapping[str, Any], targets: Sequence[check.Target], experts: Optional[str]
 ) -> tuple[dict[str, check.ModuleCheck], Optional[str]]:
-    if task is None:
-        return {}, f"a {anatomy.kind} model has parts with inputs of their own; check them one by one"
-    try:
-        found = check.check_config_on(config, task, shape, targets)
-    except NeuronFitError as error:
-        return {}, str(error)
-    return {target.generation: one for target, one in zip(targets, found)}, None
+    """By the task where the model has one of ours, otherwise part by part; and why operators were not seen, where they were not."""
+    reasons: tuple[str, ...] = ()
+    found: tuple[check.ModuleCheck, ...] = ()
+    if task is not None:
+        try:
+            found = check.check_config_on(config, task, shape, targets, experts=experts)
+        except NeuronFitError as error:
+            reasons = (str(error),)
+        else:
+            reasons = () if found[0].looked else (found[0].error or found[0].how,)
+    if not found:
+        try:
+            found, reasons = check.check_parts_on(config, shape, targets)
+        except NeuronFitError as error:
+            reasons = (*reasons, str(error))
+    return {target.generation: one for target, one in zip(targets, found)}, "; ".join(reasons) or None
 
 
 def _of_memory(smallest: Optional[memory.Fit], anatomy: memory.Anatomy) -> list[Finding]:

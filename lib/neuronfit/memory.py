@@ -32,6 +32,7 @@ __all__ = [
     "MemoryParts",
     "NeuronConfiguration",
     "Remark",
+    "best",
     "degrees",
     "describe",
     "fit",
@@ -42,19 +43,19 @@ __all__ = [
 ]
 
 CODES: dict[str, tuple[str, ...]] = {
-    "assumed": ("warning",),
     "beams": ("note",),
-    "context": ("note",),
-    "experts": ("note",),
+    "compiled_in_parts": ("note",),
     "head_dim": ("warning", "note"),
     "kv_heads": ("note",),
     "latent_cache": ("note",),
+    "library_defaults": ("warning",),
     "mixed_heads": ("warning",),
-    "name": ("warning",),
+    "mixture_of_experts": ("note",),
     "no_length_limit": ("note",),
     "operator_support_unknown": ("warning",),
-    "parts": ("note",),
+    "position_limit_not_deployable": ("note",),
     "quantized": ("warning",),
+    "size_differs_from_name": ("warning",),
     "tp_degrees": ("warning", "note"),
     "two_graphs": ("note",),
 }
@@ -113,7 +114,7 @@ class Anatomy:
     built_as: str
     """the class whose skeleton was counted"""
     kind: str
-    """``encoder``, ``decoder``, ``encoder-decoder``, ``vision``, ``multimodal``, ``state-space`` or ``hybrid``"""
+    """``encoder``, ``decoder``, ``encoder-decoder``, ``vision``, ``speech``, ``multimodal``, ``state-space`` or ``hybrid``"""
     parameters: int
     parts: dict[str, int]
     """parameters of ``text``, ``vision``, ``audio``, or of the one ``model``; sums to ``parameters``"""
@@ -186,17 +187,22 @@ def describe(config: Mapping[str, Any], name: Optional[str] = None) -> Anatomy:
         )
     if "model_type" not in config:
         raise BadParams(
-            "not a Hugging Face config (no model_type); its keys are", ", ".join(sorted(config)[:6]), allowed='{"model_type": "llama", ...}'
+            "not a Hugging Face config (no model_type); its keys are",
+            ", ".join(sorted(config)[:6]),
+            allowed='{"model_type": "llama", ...}',
+            next=_other_config(config),
         )
     settings = settings_of(config)
     skeleton = models.whole_skeleton(config)
     text = settings.get_text_config()
     reader = _Reader(text)
-    encoder_decoder = bool(reader.get("is_encoder_decoder", False))
+    encoder_decoder = bool(getattr(settings, "is_encoder_decoder", False) or reader.get("is_encoder_decoder", False))
     parts, experts = _parts(skeleton)
-    hidden = reader.first("hidden_size", "d_model", "n_embd") or 0
-    layers = reader.first("num_hidden_layers", "n_layers", "n_layer", "num_layers") or 0
-    heads = reader.first("num_attention_heads", "n_heads", "n_head", "num_heads")
+    hidden = _whole(reader.first("hidden_size", "d_model", "n_embd")) or 0
+    layers = _whole(reader.first("num_hidden_layers", "n_layers", "n_layer", "num_layers")) or 0
+    if config.get("num_hidden_layers") == 0:
+        raise BadParams("the config has no layers: num_hidden_layers is", 0, allowed="a whole number from 1")
+    heads = _whole(reader.first("num_attention_heads", "n_heads", "n_head", "num_heads"))
     kv_heads = _kv_heads(reader, heads)
     head_size = reader.first("d_kv", "head_dim", "kv_channels") or (hidden // heads if heads else None)
     caches = _caches(reader, hidden, layers, heads, kv_heads, head_size, _decodes(skeleton, settings, encoder_decoder), encoder_decoder)
@@ -219,7 +225,7 @@ def describe(config: Mapping[str, Any], name: Optional[str] = None) -> Anatomy:
         head_size=head_size,
         mlp=_mlp(reader, hidden, chosen, of),
         vocabulary=reader.first("vocab_size") or 0,
-        position_limit=reader.first("max_position_embeddings", "max_seq_len"),
+        position_limit=_positive(reader.first("max_position_embeddings", "max_seq_len")),
         caches=caches,
         key_value_parameters=sum(cache.layers * hidden * cache.per_token for cache in caches if cache.heads),
         beams=max(1, int(reader.first("num_beams") or config.get("num_beams") or 1)),
@@ -227,6 +233,25 @@ def describe(config: Mapping[str, Any], name: Optional[str] = None) -> Anatomy:
         remarks=(),
     )
     return _remarked(anatomy, config, reader, name)
+
+
+def _other_config(config: Mapping[str, Any]) -> Optional[str]:
+    """What to do with a JSON file that lies in model folders and describes no model."""
+    if "peft_type" in config:
+        return f"this is an adapter: check the base model, {config.get('base_model_name_or_path') or 'which it does not name'}; merged, the adapter changes no shape"
+    if "_class_name" in config:
+        return (
+            f"this is a diffusers {config['_class_name']}, which transformers does not build: check its text encoder, and compile the rest (step 3)"
+        )
+    if "_diffusers_version" in config or "scheduler" in config:
+        return "this is a diffusers pipeline: each of its folders is a model of its own"
+    if any(key in config for key in ("tokenizer_class", "model_max_length", "added_tokens_decoder")):
+        return "this is a tokenizer's config: take the config.json beside it"
+    if any(key in config for key in ("max_new_tokens", "do_sample", "temperature")):
+        return "this is a generation config: take the config.json beside it"
+    if "weight_map" in config:
+        return "this is an index of weight files: take the config.json beside it"
+    return None
 
 
 class _Reader:
@@ -258,6 +283,16 @@ class _Reader:
             return getattr(self.settings.per_layer_config[index], name, None)
         except Exception as error:  # older libraries have no such list
             return None if error else None
+
+
+def _whole(size: Any) -> Optional[int]:
+    """A size that the whole model has; ``None`` where each stage has its own (a list, as Swin's heads)."""
+    return size if isinstance(size, int) else None
+
+
+def _positive(limit: Any) -> Optional[int]:
+    """A limit, where there is one: some configs write -1 for none."""
+    return limit if isinstance(limit, int) and limit > 0 else None
 
 
 def _parts(skeleton: Any) -> tuple[dict[str, int], int]:
@@ -317,7 +352,8 @@ def _caches(
     if latent:
         return (LayerCache("latent", layers, per_token=latent + (reader.first("qk_rope_head_dim") or 0)),)
     if heads is None:
-        return ()
+        kept = reader.first("attention_hidden_size")  # RWKV keeps five vectors of the attention's width in each layer
+        return (LayerCache("state", layers, constant=5 * kept),) if kept else ()
     shared = reader.first("num_kv_shared_layers") or 0
     kinds = list(reader.get("layer_types") or ())[: layers - shared] or ["full_attention"] * (layers - shared)
     window = reader.first("sliding_window")
@@ -332,7 +368,12 @@ def _caches(
 
 
 def _layer(reader: _Reader, index: int, kind: str, kv_heads: int, head_size: int, window: Optional[int]) -> LayerCache:
-    if "linear" in kind or kind in ("mamba", "recurrent", "conv"):
+    if kind in ("mamba", "mamba2") or "linear" in kind and not reader.first("linear_num_value_heads") and reader.first("mamba_d_state"):
+        return _state_space(reader, reader.first("hidden_size") or 0, 1)
+    if kind == "recurrent" or "linear" in kind and reader.first("lru_width"):
+        width = reader.first("lru_width", "hidden_size") or 0
+        return LayerCache("state", 1, constant=width * (reader.first("conv1d_width") or 1))
+    if "linear" in kind or kind == "conv":
         keys, values = reader.first("linear_num_key_heads") or 0, reader.first("linear_num_value_heads") or 0
         key, value, kernel = (
             reader.first("linear_key_head_dim") or 0,
@@ -354,15 +395,21 @@ def _layer(reader: _Reader, index: int, kind: str, kv_heads: int, head_size: int
 
 
 def _state_space(reader: _Reader, hidden: int, layers: int) -> LayerCache:
-    inner = reader.first("intermediate_size") or int((reader.first("expand") or 2) * hidden)
-    return LayerCache("state", layers, constant=inner * (reader.first("state_size") + (reader.first("conv_kernel") or 0)))
+    """Mamba: per channel its states and the tail of its convolution; Mamba 2 convolves its groups' states too.
+
+    In a hybrid ``intermediate_size`` is the width of the MLP, so the inner width is the expanded hidden size there.
+    """
+    expanded = int((reader.first("expand", "mamba_expand") or 2) * hidden)
+    inner = expanded if reader.first("mamba_expand") or reader.first("num_experts") else reader.first("intermediate_size") or expanded
+    states = reader.first("state_size", "mamba_d_state", "d_state") or 0
+    return LayerCache("state", layers, constant=inner * (states + (reader.first("conv_kernel", "mamba_d_conv", "d_conv") or 0)))
 
 
 def _kind(settings: Any, skeleton: Any, caches: tuple[LayerCache, ...], encoder_decoder: bool, parts: Mapping[str, int]) -> str:
     kinds = {cache.kind for cache in caches}
     if kinds == {"state"}:
         return "state-space"
-    if "linear" in kinds:
+    if kinds & {"linear", "state"}:
         return "hybrid"
     if encoder_decoder:
         return "encoder-decoder"
@@ -370,7 +417,7 @@ def _kind(settings: Any, skeleton: Any, caches: tuple[LayerCache, ...], encoder_
         return "multimodal"
     if caches:
         return "decoder"
-    return "vision" if getattr(skeleton, "main_input_name", "") == "pixel_values" else "encoder"
+    return {"pixel_values": "vision", "input_values": "speech", "input_features": "speech"}.get(getattr(skeleton, "main_input_name", ""), "encoder")
 
 
 def _remarked(one: Anatomy, config: Mapping[str, Any], reader: _Reader, name: Optional[str]) -> Anatomy:
@@ -387,11 +434,11 @@ def _remarked(one: Anatomy, config: Mapping[str, Any], reader: _Reader, name: Op
     assumed = [
         key
         for key in ("vocab_size", "max_position_embeddings")
-        if one.kind not in ("vision", "state-space") and not set(_ALIASES[key]) & set(inner) and reader.first(*_ALIASES[key]) is not None
+        if one.kind not in ("vision", "state-space") and not set(_ALIASES[key]) & set(inner) and _positive(reader.first(*_ALIASES[key]))
     ]
     if assumed:
         note(
-            "assumed",
+            "library_defaults",
             f"not in the config, taken from the library's defaults: {', '.join(f'{key} {reader.first(*_ALIASES[key])}' for key in assumed)}",
             "warning",
         )
@@ -403,7 +450,7 @@ def _remarked(one: Anatomy, config: Mapping[str, Any], reader: _Reader, name: Op
         note("no_length_limit", "relative positions: the config gives no longest sequence, it must come from the workload")
     if len([size for size in one.parts.values() if size]) > 1:
         note(
-            "parts",
+            "compiled_in_parts",
             "compiled as separate models: "
             + ", ".join(f"{part} {size:,} parameters" for part, size in one.parts.items())
             + "; image or audio tokens add to the prompt",
@@ -417,12 +464,15 @@ def _remarked(one: Anatomy, config: Mapping[str, Any], reader: _Reader, name: Op
             "warning",
         )
     if one.active_parameters != one.parameters:
-        note("experts", f"mixture of experts: {one.active_parameters:,} of {one.parameters:,} parameters are read per token, all of them take memory")
+        note(
+            "mixture_of_experts",
+            f"mixture of experts: {one.active_parameters:,} of {one.parameters:,} parameters are read per token, all of them take memory",
+        )
     kinds = {cache.kind for cache in one.caches}
     if kinds & {"linear", "state"}:
         note(
             "operator_support_unknown",
-            f"{'state-space' if 'state' in kinds else 'linear-attention'} layers: their state does not grow with the sequence; no statement that Neuron's serving stacks support them",
+            f"{'state-space or recurrent' if 'state' in kinds else 'linear-attention'} layers: their state does not grow with the sequence; no statement that Neuron's serving stacks support them",
             "warning",
         )
     if len({(cache.per_token, cache.heads) for cache in one.caches if cache.per_token}) > 1:
@@ -430,7 +480,10 @@ def _remarked(one: Anatomy, config: Mapping[str, Any], reader: _Reader, name: Op
     if "latent" in kinds:
         note("latent_cache", "multi-head latent attention: counted as the latent vector; transformers' own cache holds the expanded keys and values")
     if one.position_limit and one.position_limit > 1_000_000:
-        note("context", f"max_position_embeddings {one.position_limit:,} is a limit of the model, not a length that can be deployed")
+        note(
+            "position_limit_not_deployable",
+            f"max_position_embeddings {one.position_limit:,} is a limit of the model, not a length that can be deployed",
+        )
     if one.heads and one.caches and one.heads % 16:
         even = [degree for degree in range(1, one.heads + 1) if one.heads % degree == 0]
         power = any(degree in even for degree in (2, 4, 8))
@@ -459,7 +512,11 @@ def _name_remark(name: str, one: Anatomy) -> list[Remark]:
     size = float(times[1]) * float(times[2]) if times else float(plain[1])
     if abs(size * 1e9 - one.parameters) <= 0.15 * one.parameters:
         return []
-    return [Remark("warning", "name", f"the name says {(times or plain)[0]}, the config has {one.parameters / 1e9:.2f} billion parameters")]
+    return [
+        Remark(
+            "warning", "size_differs_from_name", f"the name says {(times or plain)[0]}, the config has {one.parameters / 1e9:.2f} billion parameters"
+        )
+    ]
 
 
 # --- how much ----------------------------------------------------------------------------------------
@@ -626,11 +683,15 @@ def fits(anatomy: Anatomy, parts: MemoryParts, *, generations: Optional[tuple[Op
     rows = []
     for instance in instances.every():
         if instance.accelerator_memory_bytes and (generations is None or instance.generation in generations):
-            tried = [fit(anatomy, parts, instance.instance_type, degree) for degree in degrees(instance)]
-            good = [one for one in tried if one.fits]
-            best = next((one for one in good if one.divides), good[0] if good else max(tried, key=lambda one: one.headroom))
-            rows.append((_size(instance), best))
-    return tuple(best for _, best in sorted(rows, key=lambda row: row[0]))
+            rows.append((_size(instance), best(anatomy, parts, instance.instance_type)))
+    return tuple(found for _, found in sorted(rows, key=lambda row: row[0]))
+
+
+def best(anatomy: Anatomy, parts: MemoryParts, instance_type: str) -> Fit:
+    """The best degree on one instance type, as :func:`fits` says. Raises ``NotFound`` for an unknown type."""
+    tried = [fit(anatomy, parts, instance_type, degree) for degree in degrees(instances.find(instance_type))]
+    good = [one for one in tried if one.fits]
+    return next((one for one in good if one.divides), good[0] if good else max(tried, key=lambda one: one.headroom))
 
 
 def smallest(anatomy: Anatomy, parts: MemoryParts, *, generations: Optional[tuple[Optional[str], ...]] = None) -> Optional[Fit]:

@@ -10,6 +10,7 @@ module                  answers                                       file
 ``prices``              what does an hour of it cost, on what terms?  ``prices.csv``
 ``published``           what speed has a vendor printed for a model?  ``published.csv``, ``collections.csv``
 ``paths``               which software runs there, for how long?      ``paths.csv``, ``sdk_versions.csv``
+``traps``               what is known to go wrong with this model?    ``traps.csv``
 ``operators``           what is documented about an ATen operator?    ``operators.csv``
 ``hlo_opcodes``         what is documented about an HLO opcode?       ``hlo_opcodes.csv``
 ``compiler_codes``      what does a compiler or runtime code mean?    ``compiler_codes.csv``

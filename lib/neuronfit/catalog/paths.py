@@ -7,7 +7,6 @@ and generation. ``sdk_versions.csv`` lists what each Neuron SDK release ships.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Optional
@@ -40,7 +39,7 @@ class SoftwarePath:
 
     ``packages`` are pins as the one release ``sdk`` lists them together. ``until`` is the last SDK or
     date, or ``"not announced"``. ``contradictions`` are places where the vendor's own pages
-    disagree. ``compile_command`` is what to run or call to compile; capitals are placeholders.
+    disagree. What to type for a workload is :mod:`neuronfit.recipe`'s.
     """
 
     path: str
@@ -60,7 +59,9 @@ class SoftwarePath:
     source: str
     advice: str
     contradictions: tuple[str, ...]
-    compile_command: Optional[str]
+    transformers: Optional[str] = None
+    """the versions of Hugging Face transformers that the source names; ``None``: not stated"""
+    transformers_source: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -91,20 +92,19 @@ def find(path: str, instance_type: str) -> SoftwarePath:
         near = nearest(path, PATHS)
         raise NotFound("unknown software path", path, allowed=", ".join(near or PATHS))
     if path in _ANY_HOST:
-        return _software_path(_rows()[path, "any"], "any", None)
+        return _software_path(_rows()[path, "any"], "any")
     instance = instances.find(instance_type)
     generation = instance.generation or instance.vendor
     row = _rows().get((path, generation)) or _rows()[path, _OTHER]
-    return _software_path(row, generation, instance.compiler_target)
+    return _software_path(row, generation)
 
 
 def every() -> tuple[SoftwarePath, ...]:
     """All rows; the generation ``"other"`` stands for every generation that is not listed."""
-    return tuple(_software_path(row, generation, None) for (_, generation), row in _rows().items())
+    return tuple(_software_path(row, generation) for (_, generation), row in _rows().items())
 
 
-def _software_path(row: dict[str, str], generation: str, target: Optional[str]) -> SoftwarePath:
-    command = re.sub(r"\bTARGET\b", target, row["compile_command"]) if target else row["compile_command"]
+def _software_path(row: dict[str, str], generation: str) -> SoftwarePath:
     return SoftwarePath(
         path=row["path"],
         generation=generation,
@@ -121,7 +121,8 @@ def _software_path(row: dict[str, str], generation: str, target: Optional[str]) 
         source=row["source"],
         advice=row["advice"],
         contradictions=tuple(part for part in row["contradictions"].split(" | ") if part),
-        compile_command=tables.text(command),
+        transformers=tables.text(row["transformers"]),
+        transformers_source=tables.text(row["transformers_source"]),
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from neuronfit.check.findings import BLOCKER, CONDITIONAL, ModuleCheck, OperatorFinding, Target
 from neuronfit.check.modules import check_config, check_config_on, check_graph, check_module, usual_target
+from neuronfit.check.parts import check_parts_on
 from neuronfit.check.rules import CODES
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "check_config_on",
     "check_graph",
     "check_module",
+    "check_parts_on",
     "usual_target",
 ]

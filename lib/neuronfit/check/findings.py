@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-__all__ = ["BLOCKER", "CONDITIONAL", "ModuleCheck", "OperatorFinding", "Target"]
+__all__ = ["BLOCKER", "CONDITIONAL", "RAN", "ModuleCheck", "OperatorFinding", "Target"]
 
+RAN = "recorded run on cpu"
 BLOCKER = "blocker"
 CONDITIONAL = "conditional"
 
@@ -98,6 +99,11 @@ class ModuleCheck:
     operators: dict[str, int]
     torch_version: str
     error: Optional[str] = None
+
+    @property
+    def looked(self) -> bool:
+        """Whether a whole forward pass was seen: exported, or run to its end."""
+        return self.complete or self.how.startswith(RAN)
 
     @property
     def blockers(self) -> tuple[OperatorFinding, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from neuronfit import model as models
 from neuronfit.catalog import operators
 from neuronfit.check import calls as sources
-from neuronfit.check.findings import BLOCKER, CONDITIONAL, ModuleCheck, OperatorFinding, Target
+from neuronfit.check.findings import BLOCKER, CONDITIONAL, RAN, ModuleCheck, OperatorFinding, Target
 from neuronfit.check.rules import STATEMENTS, Call, Verdict, judge
 from neuronfit.errors import NotFound
 from neuronfit.model.construction import replace_buffers, replace_parameters
@@ -23,7 +23,7 @@ from neuronfit.model.construction import replace_buffers, replace_parameters
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_config", "check_config_on", "check_graph", "check_module", "usual_target"]
+__all__ = ["check_config", "check_config_on", "check_graph", "check_module", "check_module_on", "usual_target"]
 
 PATHS = ("neuron_xla", "neuron_native", "torch_neuron")
 _USUAL_PATH = {"inf1": "torch_neuron", "inf2": "neuron_xla", "trn1": "neuron_xla", "trn2": "neuron_native", "trn3": "neuron_native"}
@@ -32,7 +32,7 @@ _CALL_LIMIT = 100_000
 _RUN_LIMIT = 300_000_000
 """parameters up to which a module that cannot be exported is run on the CPU instead"""
 
-_EXPERTS = 'load the model with experts_implementation="batched_mm"'
+_EXPERTS = 'load the model with experts_implementation="batched_mm" (transformers 5; check it: --experts batched_mm)'
 """transformers groups tokens by expert by sorting; this way of computing the same does not"""
 
 _INDEX_ONLY = frozenset(
@@ -82,11 +82,11 @@ def check_module(
     decomposition; where that fails, the failure is a finding with the user's source line, and a recorded run
     on the CPU (small modules with real weights), a partial run and the modules themselves give the rest.
     """
-    return _checks(module, example_inputs, (usual_target(generation, path, native_int64, integer_downcast),))[0]
+    return check_module_on(module, example_inputs, (usual_target(generation, path, native_int64, integer_downcast),))[0]
 
 
-def _checks(module: torch.nn.Module, example_inputs: Any, targets: Sequence[Target]) -> tuple[ModuleCheck, ...]:
-    """One export, judged for each target."""
+def check_module_on(module: torch.nn.Module, example_inputs: Any, targets: Sequence[Target]) -> tuple[ModuleCheck, ...]:
+    """:func:`check_module` for several targets at the price of one export."""
     import torch
 
     args, kwargs = _as_arguments(example_inputs)
@@ -129,7 +129,8 @@ def check_config(
     ``shape`` has ``batch_size``, ``sequence_length`` and perhaps ``output_length`` (as a mapping, or an entry of
     a workload's shapes). One forward pass without cache. ``experts`` is how transformers computes a mixture of
     experts (``"grouped_mm"``, its default, sorts; ``"batched_mm"`` does not). Raises :class:`~neuronfit.errors.BadParams` as
-    :func:`neuronfit.model.example_inputs` does.
+    :func:`neuronfit.model.example_inputs` does. A model that cannot be exported without data, and is small enough, is
+    built with random weights and run.
     """
     target = usual_target(generation, path, native_int64, integer_downcast)
     return check_config_on(config, task, shape, (target,), experts=experts)[0]
@@ -147,7 +148,12 @@ def check_config_on(
     skeleton = models.skeleton(config, task)
     if experts is not None:
         skeleton.config._experts_implementation = experts
-    return _checks(skeleton, inputs, targets)
+    found = check_module_on(skeleton, inputs, targets)
+    if found[0].looked or sum(parameter.numel() for parameter in skeleton.parameters()) > _RUN_LIMIT:
+        return found
+    real = models.build(config, task)
+    inputs = models.example_inputs(config, task, sizes["batch_size"], sizes["sequence_length"], output_length=sizes["output_length"])
+    return check_module_on(real, inputs, targets)
 
 
 # --- findings --------------------------------------------------------------------------------------
@@ -372,7 +378,7 @@ def _without_export(
     seen, finished, real = _recorded(module, args, kwargs)
     found = _merged([failure], _findings(seen, target))
     found = _merged(found, _findings(sources.from_modules(module), target)) if not finished else found
-    how = "recorded run on cpu" if finished and real else "module inspection" if not seen else "recorded run, up to the failure"
+    how = RAN if finished and real else "module inspection" if not seen else "recorded run, up to the failure"
     counts = Counter(call.operator for call in seen)
     return ModuleCheck(
         _sorted(found), how, False, dict(sorted(counts.items())), torch.__version__, error=f"{type(reason).__name__}: {_one_line(reason)}"

@@ -19,6 +19,7 @@ from neuronfit.cli.common import as_json_option, group, params_path, print_json
 @click.option("--output", "output_length", type=click.IntRange(min=1), help="Tokens generated per sequence.")
 @click.option("--precision", type=click.Choice(["fp32", "bf16", "fp16", "int8"]), help="Number format; default: bf16, or the params file's.")
 @click.option("--generation", "generations", multiple=True, help="inf1, inf2, trn1, trn2 or trn3; may be repeated. Default: inf2 and trn2.")
+@click.option("--experts", type=click.Choice(["grouped_mm", "batched_mm", "eager"]), help="How transformers computes a mixture of experts.")
 @click.option("--source", type=params_path, help="A source tree to scan for CUDA-only packages and calls.")
 @click.option("--hlo", "with_hlo", is_flag=True, help="Lower the model too and look up its opcodes (needs the extra neuronfit[hlo]).")
 @as_json_option
@@ -30,30 +31,43 @@ def check(
     output_length: Optional[int],
     precision: Optional[str],
     generations: tuple[str, ...],
+    experts: Optional[str],
     source: Optional[Path],
     with_hlo: bool,
     as_json: bool,
 ) -> int:
     """Would it run on Neuron? Operators, memory and dependencies of a model, without weights.
 
-    MODEL is a config.json, a folder that holds one, or a params file. Exit status: 0 no documented
-    blocker found, 1 a blocker was found.
+    MODEL is a config.json, a folder that holds one, or a params file. Exit status: 0 no documented blocker found, 1 a
+    blocker was found, 3 no blocker was found but operators could not be looked at.
     """
     from neuronfit import check as checking
-    from neuronfit import hlo
     from neuronfit.examine import examine
 
     asked = _asked_for(model)
     given = {"task": task, "batch_size": batch_size, "sequence_length": sequence_length, "output_length": output_length, "precision": precision}
     asked.update({key: value for key, value in given.items() if value is not None})
     targets = tuple(checking.usual_target(generation) for generation in generations)
-    found = examine(**asked, targets=targets, source=str(source) if source else None)
-    opinion = hlo.second_opinion(asked["config"], found.task, **found.shape) if with_hlo and found.task else None
+    found = examine(**asked, targets=targets, source=str(source) if source else None, experts=experts)
+    opinion = _second_opinion(asked["config"], found) if with_hlo else None
     if as_json:
         print_json(found.plain() | ({"hlo": dataclasses.asdict(opinion)} if opinion else {}))
     else:
         _say_examination(found, opinion)
-    return 1 if found.blockers else 0
+    return 1 if found.blockers else 3 if found.waiting else 0
+
+
+def _second_opinion(config: Any, found: Any) -> Any:
+    """At HLO level; where the model is not one of our tasks, that is the answer."""
+    from neuronfit import hlo
+    from neuronfit.errors import BadParams
+
+    if found.task is None:
+        return hlo.HloOpinion({}, {}, {}, error="only whole models with one of our tasks are lowered")
+    try:
+        return hlo.second_opinion(config, found.task, **found.shape)
+    except BadParams as error:
+        return hlo.HloOpinion({}, {}, {}, error=str(error))
 
 
 def _asked_for(path: Path) -> dict[str, Any]:
@@ -96,8 +110,9 @@ def _say_examination(found: Any, opinion: Any) -> None:
             click.echo(f"  {side:<9} smallest that fits: {text}")
     for generation, looked in found.checks.items():
         click.echo(f"  {generation:<9} {sum(looked.operators.values())} operator calls of {len(looked.operators)} kinds, by {looked.how}")
-    if found.unchecked:
-        click.echo(f"  operators not looked at: {found.unchecked}")
+    if found.waiting:
+        click.echo(f"  waiting   operators not looked at: {found.unchecked}")
+        click.echo("            silence about them is no answer: only the compiler can say (step 3), or check the parts one by one")
     for finding in found.findings:
         click.echo(f"  {finding.severity}: {finding.code}: {finding.because}")
         if finding.next:

@@ -638,8 +638,10 @@ def _distance(message: Message) -> int:
     entry = message.entry
     if entry.category in ("process_crash", "compiler_crash", "compiler_worker"):
         return 5 if entry.category == "process_crash" else 4
-    if entry.category in ("compiler_internal", "runtime", "compiler_failed"):
-        return 3
+    if entry.category in ("compiler_internal", "runtime", "compiler_failed", "timeout"):
+        return 3  # the other ranks time out where one has failed
+    if entry.category == "hardware":
+        return 1
     if entry.kind in ("runtime", "exit") or entry.code in ("module_missing", "library_missing", "library_mismatch", "loss_not_a_number"):
         return 2
     if entry.kind == "signature":
