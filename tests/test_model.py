@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from neuronfit import model
+from neuronfit import check, model
 from neuronfit.catalog import models
 from neuronfit.errors import BadParams
 
@@ -486,64 +486,102 @@ def test_memory_of_what_is_not_a_transformer_is_not_guessed():
         model.memory_needed(TINY["bert"], "fill-mask", 1, 1, "fp8")
 
 
-# --- operators --------------------------------------------------------------------------------------
+# --- operators: what the skeletons and inputs are for ---------------------------------------------------
+
+
+def operators_of(config, task, length=16, output=4):
+    seen = check.check_config(config, task, {"batch_size": 1, "sequence_length": length, "output_length": output}, "inf2")
+    assert seen.complete and seen.error is None and seen.how == "torch.export non-strict on meta"
+    return seen.operators
 
 
 def test_operators_of_bert_base():
-    graph = model.operators(config_of("bert-base-uncased"), "feature-extraction", 1, 128)
-    assert graph.error is None and graph.how == "torch.export non-strict on meta"
-    assert graph.torch_version == torch.__version__ and graph.attention == "sdpa"
-    projections = 12 * 6 + 1  # query, key, value, output, two of the MLP; the pooler
-    assert graph.exported["aten.linear.default"] == graph.decomposed["aten.addmm.default"] == projections
-    assert graph.exported["aten.scaled_dot_product_attention.default"] == 12
-    assert graph.decomposed["aten.bmm.default"] == 24
-    assert graph.exported["aten.layer_norm.default"] == 25
-    assert graph.exported["aten.embedding.default"] == 3
-    assert list(graph.exported) == sorted(graph.exported)
+    counted = operators_of(config_of("bert-base-uncased"), "feature-extraction", 128, None)
+    assert counted["aten.linear.default"] == 12 * 6 + 1  # query, key, value, output, two of the MLP; the pooler
+    assert counted["aten.scaled_dot_product_attention.default"] == 12
+    assert counted["aten.layer_norm.default"] == 25
+    assert counted["aten.embedding.default"] == 3
+    assert list(counted) == sorted(counted)
 
 
 @pytest.mark.parametrize("name, task", TINY_TASKS)
 def test_every_kind_of_model_exports(name, task):
-    graph = model.operators(TINY[name], task, 1, 16, output_length=4)
-    assert graph.error is None, graph.error
-    assert graph.exported and graph.decomposed
-    assert not any("linear" in name for name in graph.decomposed)
+    assert operators_of(TINY[name], task)
 
 
 def test_operators_of_t5_count_both_stacks():
-    graph = model.operators({**TINY["t5"], "num_decoder_layers": 3}, "text2text-generation", 1, 16, output_length=4)
+    counted = operators_of({**TINY["t5"], "num_decoder_layers": 3}, "text2text-generation")
     encoder, decoder, head = 2 * (4 + 3), 3 * (8 + 3), 1
-    assert graph.exported["aten.linear.default"] == encoder + decoder + head
-
-
-class ReadsAValue(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-
-    def forward(self, x):
-        return self.first(x) if x.sum().item() > 0 else self.second(x)  # the line that cannot be exported
-
-
-def test_what_cannot_be_exported_is_inspected_and_says_where():
-    graph = model.graph_of(ReadsAValue().to("meta"), {"x": torch.ones(2, 4, device="meta")})
-    assert graph.how == "module inspection" and graph.exported == graph.decomposed == {}
-    assert graph.modules == {"Linear": 2}
-    line = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# the line that cannot be exported" in text)
-    assert f"test_model.py:{line} in forward" in graph.error and "\n" not in graph.error
+    assert counted["aten.linear.default"] == encoder + decoder + head
 
 
 def test_export_of_three_billion_parameters_needs_no_weight_memory():
     script = (
-        "import resource, sys; from neuronfit import model; config = model.read_config(sys.argv[1])\n"
+        "import resource, sys; from neuronfit import check, model; config = model.read_config(sys.argv[1])\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
         "model.skeleton(config, 'text2text-generation'); before = peak()\n"
-        "graph = model.operators(config, 'text2text-generation', 1, 128, output_length=84)\n"
-        "print(peak() - before, graph.exported['aten.linear.default'], graph.decomposed['aten.mm.default'])"
+        "shape = {'batch_size': 1, 'sequence_length': 128, 'output_length': 84}\n"
+        "seen = check.check_config(config, 'text2text-generation', shape, 'inf2')\n"
+        "print(peak() - before, seen.operators['aten.linear.default'])"
     )
-    megabytes, linears, products = run_python(script, str(CONFIGS / "t5-3b")).split()
-    assert int(linears) == int(products) == 24 * (4 + 2) + 24 * (8 + 2) + 1
-    assert int(megabytes) < 350  # the weights would be 10,878 MB
+    megabytes, linears = run_python(script, str(CONFIGS / "t5-3b")).split()
+    assert int(linears) == 24 * (4 + 2) + 24 * (8 + 2) + 1
+    assert int(megabytes) < 400  # the weights would be 10,878 MB
+
+
+# --- parts: what is compiled on its own -----------------------------------------------------------------
+
+TEXT = {"model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+TEXT |= {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 200}
+SIGLIP = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIGLIP_VISION = {**SIGLIP, "model_type": "siglip_vision_model", "image_size": 28, "patch_size": 14}
+GEMMA3 = {"model_type": "gemma3", "text_config": TEXT, "vision_config": SIGLIP_VISION, "mm_tokens_per_image": 4}
+WHISPER = {"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
+WHISPER |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "vocab_size": 64}
+WHISPER |= {"num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 20, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+WHISPER |= {"decoder_start_token_id": 1}
+MAMBA = {"model_type": "mamba", "hidden_size": 16, "state_size": 4, "num_hidden_layers": 6, "vocab_size": 64}
+
+
+def test_a_config_with_configs_inside_has_its_vocabulary_in_the_text():
+    inputs = model.example_inputs(GEMMA3, "text-generation", 2, 16)
+    assert inputs["input_ids"].shape == (2, 16) and inputs["input_ids"].max() < 200
+    assert model.position_limit({**GEMMA3, "text_config": {**TEXT, "max_position_embeddings": 64}}) == 64
+    with pytest.raises(BadParams, match="64 tokens"):
+        model.example_inputs({**GEMMA3, "text_config": {**TEXT, "max_position_embeddings": 64}}, "text-generation", 1, 65)
+
+
+def test_a_vision_language_model_is_text_and_vision():
+    text, vision = model.parts_of(GEMMA3, 2, 16)
+    assert (text.name, vision.name) == ("text", "vision")
+    assert text.inputs["input_ids"].shape == (2, 16) and vision.inputs["pixel_values"].shape == (2, 3, 28, 28)
+    assert all(parameter.is_meta for part in (text, vision) for parameter in part.module.parameters())
+
+
+def test_a_part_without_a_class_of_its_own_is_taken_out_of_the_whole():
+    config = {"model_type": "siglip", "architectures": ["SiglipModel"], "vision_config": SIGLIP_VISION}
+    config["text_config"] = {**SIGLIP, "model_type": "siglip_text_model", "vocab_size": 64, "max_position_embeddings": 16}
+    text, vision = model.parts_of(config, 1, 32)
+    assert type(text.module).__name__.startswith("SiglipText") and text.inputs["input_ids"].shape == (1, 16)  # cut to its positions
+    assert type(vision.module).__name__.startswith("SiglipVision")
+
+
+def test_a_speech_model_reads_its_window():
+    [part] = model.parts_of(WHISPER, 2, 128)
+    assert part.name == "model" and part.inputs["input_features"].shape == (2, 8, 20)  # two frames per position
+    assert part.inputs["decoder_input_ids"].shape == (2, 20)  # no more than its positions
+    [waves] = model.parts_of(
+        {"model_type": "wav2vec2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}, 1, 10
+    )
+    assert waves.inputs["input_values"].shape == (1, 3280)
+
+
+def test_recurrent_layers_are_looked_at_in_a_shorter_copy():
+    [part] = model.parts_of(MAMBA, 1, 128)
+    assert part.shortened == "the first 2 of 6 layers, at most 32 tokens" and part.inputs["input_ids"].shape == (1, 32)
+    assert part.module.config.num_hidden_layers == 2
+    [short] = model.parts_of({**MAMBA, "num_hidden_layers": 3}, 1, 128)
+    assert short.shortened is None and short.inputs["input_ids"].shape == (1, 128)
 
 
 # --- weights from files -----------------------------------------------------------------------------

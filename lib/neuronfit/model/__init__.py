@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from neuronfit.model.architecture import PRECISIONS, TASKS, Task, config_digest, position_limit, read_config, read_json
 from neuronfit.model.construction import build, skeleton, whole_skeleton
-from neuronfit.model.graph import Graph, graph_of, operators
 from neuronfit.model.inputs import call, example_inputs, useful_results
+from neuronfit.model.parts import Part, parts_of
 from neuronfit.model.size import MemoryNeed, bytes_by_precision, count_parameters, memory_needed
 
 __all__ = [
     "PRECISIONS",
     "TASKS",
-    "Graph",
     "MemoryNeed",
+    "Part",
     "Task",
     "build",
     "bytes_by_precision",
@@ -31,9 +31,8 @@ __all__ = [
     "config_digest",
     "count_parameters",
     "example_inputs",
-    "graph_of",
     "memory_needed",
-    "operators",
+    "parts_of",
     "position_limit",
     "read_config",
     "read_json",

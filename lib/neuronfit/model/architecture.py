@@ -34,6 +34,7 @@ __all__ = [
     "read_json",
     "settings_of",
     "start_token",
+    "text_settings",
 ]
 
 
@@ -153,7 +154,7 @@ def config_digest(config: Mapping[str, Any]) -> str:
 
 def position_limit(config: Mapping[str, Any]) -> Optional[int]:
     """The longest sequence (tokens) the position embeddings hold; ``None`` where there is no limit (T5)."""
-    settings = settings_of(config)
+    settings = text_settings(settings_of(config))
     positions = getattr(settings, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
         return None
@@ -174,7 +175,18 @@ def settings_of(config: Mapping[str, Any]) -> Any:
         with quiet_transformers():
             return transformers.CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:  # each config class validates in its own way
-        raise BadParams("transformers refuses the config", one_line(error), next="correct that key") from error
+        said = " ".join(line.strip() for line in str(error).splitlines()[:2] if line.strip()) or one_line(error)
+        raise BadParams("transformers refuses the config", said, next="correct that key") from error
+
+
+def text_settings(settings: Any) -> Any:
+    """The settings of the text part where a config holds several configs, otherwise the settings themselves."""
+    if isinstance(getattr(settings, "vocab_size", None), int):
+        return settings
+    try:
+        return settings.get_text_config(decoder=True)
+    except Exception as error:  # a config whose text part is ambiguous says so in its own way
+        return settings if error else None
 
 
 @contextlib.contextmanager
@@ -207,7 +219,9 @@ def check_model_type(config: Mapping[str, Any]) -> None:
             f"model_type is unknown to transformers {transformers.__version__}",
             model_type,
             allowed=near or f"{len(CONFIG_MAPPING_NAMES)} types, for example bert, t5, llama, vit",
-            next="correct it, or install a transformers that knows it",
+            next="its code lies in its own repository and is not run here: take the config of the architecture that it is built from"
+            if "auto_map" in config
+            else "correct it, or install a transformers that knows it",
         )
 
 

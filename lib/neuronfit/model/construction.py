@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Union
 
 from neuronfit.errors import BadParams, nearest
 from neuronfit.model.architecture import TASKS, architecture_of, check_task, dtypes_by_precision, quiet_transformers, read_config, settings_of
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["build", "construct", "replace_buffers", "replace_parameters", "skeleton", "whole_skeleton"]
+
+
+NOT_IN_THE_WEIGHTS = "not in the weights"
+"""How the warning about parameters begins that no file holds."""
 
 
 def skeleton(config: Mapping[str, Any], task: str) -> torch.nn.Module:
@@ -220,6 +225,20 @@ def replace_buffers(model: torch.nn.Module, make: Callable[[torch.Tensor], torch
             setattr(module, name, make(buffer))
 
 
+@contextlib.contextmanager
+def _no_bar() -> Iterator[None]:
+    """transformers draws a bar while it loads weights, wherever its output goes; a second later it is over."""
+    from transformers.utils import logging
+
+    there = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if there:
+            logging.enable_progress_bar()
+
+
 def _load(config: Mapping[str, Any], task: str, dtype: Any, folder: Path, seed: int) -> torch.nn.Module:
     """``from_pretrained`` on a local folder, with its failures turned into one line."""
     import torch
@@ -247,15 +266,16 @@ def _load(config: Mapping[str, Any], task: str, dtype: Any, folder: Path, seed: 
         torch.manual_seed(seed)
         for attention in ("sdpa", "eager"):
             try:
-                model, report = auto_class.from_pretrained(
-                    str(folder),
-                    config=settings_of(config),
-                    attn_implementation=attention,
-                    dtype=dtype,
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    output_loading_info=True,
-                )
+                with _no_bar():
+                    model, report = auto_class.from_pretrained(
+                        str(folder),
+                        config=settings_of(config),
+                        attn_implementation=attention,
+                        dtype=dtype,
+                        local_files_only=True,
+                        trust_remote_code=False,
+                        output_loading_info=True,
+                    )
                 break
             except Exception as error:  # each file format raises its own; all of them mean unusable weights
                 reason = reason or error
@@ -264,7 +284,8 @@ def _load(config: Mapping[str, Any], task: str, dtype: Any, folder: Path, seed: 
     missing = sorted(set(report["missing_keys"]))
     if missing:
         warnings.warn(
-            f"not in the weights, random from seed {seed}: {', '.join(missing[:4])}" + (f" and {len(missing) - 4} more" if len(missing) > 4 else ""),
+            f"{NOT_IN_THE_WEIGHTS}, random from seed {seed}: {', '.join(missing[:4])}"
+            + (f" and {len(missing) - 4} more" if len(missing) > 4 else ""),
             stacklevel=3,
         )
     return model

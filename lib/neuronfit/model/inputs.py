@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from neuronfit.errors import BadParams
-from neuronfit.model.architecture import TASKS, check_task, image_size, padding_token, position_limit, settings_of, start_token
+from neuronfit.model.architecture import TASKS, check_task, image_size, padding_token, position_limit, settings_of, start_token, text_settings
 from neuronfit.model.refusals import one_of, positive
 from neuronfit.model.reproducible import hashed
 
@@ -74,13 +74,22 @@ def example_inputs(
     return {name: tensor.to(device) for name, tensor in inputs.items()}
 
 
-def call(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor], task: str, output_length: Optional[int] = None) -> Any:
+def call(
+    model: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    task: str,
+    output_length: Optional[int] = None,
+    on_tokens: Optional[Callable[[], None]] = None,
+) -> Any:
     """One unit of work, without gradients: what a benchmark times.
 
     One forward pass, which returns the model's output object; for the two generation tasks a greedy
     ``generate`` of exactly ``output_length`` new tokens per sequence (the end token is suppressed, so
     random weights cannot stop early), which returns int64 ids [batch, prompt or 1 + output_length].
     Images are cast to the model's precision first. Does not wait for an asynchronous device.
+
+    ``on_tokens`` is called whenever a token of each sequence lies in host memory, and once before for
+    the prompt.
     """
     import torch
 
@@ -99,8 +108,21 @@ def call(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor], task: str, 
             do_sample=False,
             num_beams=1,
             use_cache=True,
+            **({"streamer": _Streamer(on_tokens)} if on_tokens else {}),
             pad_token_id=padding_token(model.config),
         )
+
+
+class _Streamer:
+    """What ``generate`` tells of its tokens, as it hands them to a text streamer: on the host, step by step."""
+
+    def __init__(self, told: Callable[[], None]):
+        self.told = told
+
+    def put(self, tokens: Any) -> None:
+        self.told()
+
+    def end(self) -> None: ...
 
 
 def useful_results(task: str, batch_size: int, output_length: Optional[int] = None) -> int:
@@ -110,7 +132,11 @@ def useful_results(task: str, batch_size: int, output_length: Optional[int] = No
 
 
 def _tokens(settings: Any, shape: tuple[int, int], seed: int) -> torch.Tensor:
-    """Ordinary token ids: uniform over the vocabulary without the config's special tokens."""
+    """Ordinary token ids: uniform over the vocabulary without the config's special tokens.
+
+    A config with configs inside (vision and text) has its vocabulary in the text's.
+    """
+    settings = text_settings(settings)
     special: set[int] = set()
     for name in ("pad", "bos", "eos", "sep", "cls", "mask", "decoder_start"):
         token = getattr(settings, f"{name}_token_id", None)
