@@ -14,6 +14,7 @@ import numpy as np
 
 from neuronfit.errors import BadInput
 from neuronfit.model import TASKS
+from neuronfit.profile import length_shares
 from neuronfit.provenance import Grade, Quantity, absent
 from neuronfit.record import BucketAdvice, BucketChoice, Finding, Severity
 
@@ -90,13 +91,13 @@ def advise(question: Question) -> BucketAdvice:
     """The buckets for the question's traffic, and how many compilations they take.
 
     Compilations are batch sizes of ``workload.shapes`` x buckets x targets that are compiled ahead of
-    time. Without ``traffic.sequence_lengths`` the lengths of the workload are the buckets and the
+    time. Without ``traffic.sequence_lengths`` or a trace the lengths of the workload are the buckets and the
     padding is not known.
     """
     asked = question.params.workload
     targets = tuple(target.name for target in question.targets if target.path in COMPILED_PATHS)
     batches = tuple(sorted({shape.batch_size for shape in asked.shapes}))
-    shares, image = question.params.traffic.length_shares, TASKS[asked.model.task].input == "image"
+    shares, image = length_shares(question), TASKS[asked.model.task].input == "image"
     lengths = tuple(sorted({shape.sequence_length for shape in asked.shapes}))[: 1 if image else None]
 
     def choice(edges: tuple[int, ...], compilations: int, why: Optional[str] = None) -> BucketChoice:
@@ -108,7 +109,7 @@ def advise(question: Question) -> BucketAdvice:
     if image:
         unknown = "images have one size"
     elif not shares:
-        unknown = "traffic.sequence_lengths is not declared"
+        unknown = "neither traffic.sequence_lengths nor a trace says how long the inputs are"
     elif max(shares) > lengths[-1]:
         unknown = f"inputs of up to {max(shares):,} tokens come, the longest shape holds {lengths[-1]:,}"
     written = {(shape.batch_size, None if image else shape.sequence_length, shape.output_length) for shape in asked.shapes}

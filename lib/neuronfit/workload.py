@@ -12,6 +12,7 @@ from typing import Optional
 
 from neuronfit import params
 from neuronfit.params import SECONDS_PER_MONTH
+from neuronfit.traced import TraceSummary
 
 __all__ = ["Asked", "asked", "fingerprint", "hourly_rates", "request_shortening", "request_speedup_bound"]
 
@@ -47,7 +48,8 @@ class Asked:
     """Traffic with what can be derived filled in; rates in results per second, volume per month.
 
     ``mismatch`` is the relative difference between the declared volume and mean rate x 730 h, when
-    both were declared.
+    both were declared. ``week_per_s`` are the 168 rates of a recorded week, Monday first; empty where
+    no trace says them all. ``recorded`` names what was read from the trace.
     """
 
     mean_per_s: Optional[float]
@@ -55,14 +57,22 @@ class Asked:
     monthly_volume: Optional[float]
     hourly_per_s: tuple[float, ...]
     mismatch: Optional[float]
+    week_per_s: tuple[float, ...] = ()
+    recorded: frozenset[str] = frozenset()
 
 
-def asked(traffic: params.Traffic) -> Asked:
-    """Fill in mean, peak and volume from each other (a month has 730 hours)."""
+def asked(traffic: params.Traffic, trace: Optional[TraceSummary] = None, per_request: float = 1.0) -> Asked:
+    """Fill in mean, peak and volume from each other (a month has 730 hours), and from a trace.
+
+    What is declared wins. Of a trace, whose requests give ``per_request`` results each, a declared mean
+    keeps the shape: its peak to mean, and its hours. Its day replaces the assumed one unless ``daily_shape`` is declared.
+    """
     mean, volume = traffic.mean_per_s, traffic.monthly_volume
     mismatch = abs(volume / (mean * SECONDS_PER_MONTH) - 1) if mean and volume else None
     if mean is None and volume is not None:
         mean = volume / SECONDS_PER_MONTH
+    if trace is not None and trace.mean_per_s:
+        return _with_trace(traffic, trace, per_request, mean, volume, mismatch)
     if volume is None and mean is not None:
         volume = mean * SECONDS_PER_MONTH
     peak = traffic.peak_per_s
@@ -70,6 +80,27 @@ def asked(traffic: params.Traffic) -> Asked:
     if peak is None and hourly:
         peak = max(hourly)
     return Asked(mean, peak, volume, hourly, mismatch)
+
+
+def _with_trace(
+    traffic: params.Traffic, trace: TraceSummary, per_request: float, mean: Optional[float], volume: Optional[float], mismatch: Optional[float]
+) -> Asked:
+    recorded = set()
+    if mean is None:
+        mean = trace.mean_per_s * per_request
+        recorded.add("mean")
+    peak = traffic.peak_per_s
+    if peak is None:
+        peak = max(mean, mean * (trace.peak_to_mean or 1.0))
+        recorded.add("peak")
+    day, week = trace.hour_of_day_per_s, trace.hour_of_week_per_s
+    shaped = "daily_shape" not in traffic.model_fields_set and len(day) == 24 and None not in day and sum(day) > 0
+    hourly = tuple(rate * mean * 24 / sum(day) for rate in day) if shaped else hourly_rates(mean, peak, traffic.daily_shape)
+    whole_week = shaped and len(week) == 168 and None not in week
+    if shaped:
+        recorded.add("hours")
+    weekly = tuple(rate * mean * 168 / sum(week) for rate in week) if whole_week else ()
+    return Asked(mean, peak, mean * SECONDS_PER_MONTH if volume is None else volume, hourly, mismatch, weekly, frozenset(recorded))
 
 
 def hourly_rates(mean: float, peak: Optional[float], shape: str) -> tuple[float, ...]:
