@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from neuronfit.catalog import published
+from neuronfit.catalog import instances, published
 from neuronfit.catalog.published import PublishedRow
 from neuronfit.measure import where_to_run
 from neuronfit.params import Target
@@ -43,7 +43,7 @@ def adopt_published(question: Question) -> tuple[list[Measurement], list[Finding
             for row in rows:
                 admitted.append(question.dossier.admit(as_measurement(row, target, question)))
             found = found or bool(rows)
-        if not found:
+        if not found and target.instance_type != instances.THIS_HOST:
             because = published.explain_no_match(question.published_as, target.instance_type, lengths[0])
             missing.append(
                 Finding(
