@@ -1,9 +1,13 @@
 """Step 5: offered load against capacity, by hand."""
 
+import numpy as np
 import pytest
 from example_questions import measured, question, stated
-from neuronfit import compare, utilization
-from neuronfit.provenance import Grade
+from neuronfit import compare, profile, utilization
+from neuronfit.capacity import answer
+from neuronfit.errors import MissingPackage
+from neuronfit.provenance import Estimated, Grade, Quantity
+from neuronfit.record import Compile, CompileOfTarget, read
 
 
 def estimated(asked):
@@ -110,3 +114,155 @@ def test_a_stronger_figure_changes_the_answer(tmp_path):
     _, after = estimated(asked)
     assert before["inf2"].instances.value == 1 and after["inf2"].instances.value == 3  # 1200 / 500 = 2.4
     assert after["inf2"].busy_mean.value == pytest.approx(400 / 1500)
+
+
+# -- the simulated fleet ----------------------------------------------------------------------
+
+BUSY = {"traffic": {"mean_per_s": 8000, "peak_per_s": 24_000, "daily_shape": "office"}}
+
+
+def options_of(row):
+    return {option.name: option for option in row.options}
+
+
+def test_bert_at_twenty_times_the_traffic(tmp_path):
+    """24,000/s over 2,168/s is 11.07 of an l4 and, with at most 98 % load, 11.3: 12 instances, 288 hours a day, 8,000 / 26,016 busy."""
+    record, rows = estimated(question(tmp_path, **BUSY))
+    row = rows["l4"]
+    assert row.needed.value == 12 and row.chosen == "fixed" and row.not_simulated is None
+    assert row.instance_hours_per_day.value == pytest.approx(288) and row.instance_hours_per_month.value == pytest.approx(12 * 730)
+    assert row.idle.value == pytest.approx(1 - 8000 / (12 * 2168.0), rel=1e-3) and row.missed.value == 0
+    assert row.instance_hours_per_month.grade is row.missed.grade is row.needed.grade is Grade.ESTIMATED and row.service.grade is Grade.PUBLISHED
+    scheduled, tracked = options_of(row)["scheduled"], options_of(row)["target_tracking"]
+    assert scheduled.most == 12 and scheduled.fewest == 1 and scheduled.instance_hours_per_day.value < 130
+    assert tracked.most == 19 and tracked.busy.value < 0.6  # 24,000 / (2,168 x 0.6) = 18.45
+    assert row.instances.value == 12 and "l4 288 instance-hours a day" in record.bottom_line
+    assert record.window_h == 168 and len(record.hourly_demand_per_s) == 24 and max(record.hourly_demand_per_s) == 24_000
+    assert any("aims at 60%" in sentence for sentence in record.assumptions)
+
+
+def test_the_idle_money_is_the_idle_share_of_the_price(tmp_path):
+    """g6.xlarge on demand in us-east-1 at 0.8048 $/h: 12 x 730 x 0.8048 = 7,050 a month."""
+    _, rows = estimated(question(tmp_path, **BUSY))
+    option = options_of(rows["l4"])["fixed"]
+    assert option.usd_per_month.value == pytest.approx(12 * 730 * 0.8048) and option.idle_usd_per_month.value == pytest.approx(
+        option.usd_per_month.value * option.idle.value
+    )
+
+
+def test_break_even_is_the_ratio_of_prices_over_that_of_capacities(tmp_path):
+    _, rows = estimated(question(tmp_path))
+    assert rows["l4"].break_even_ratio is None
+    assert rows["inf2"].break_even_ratio.value == pytest.approx(0.7582 / 2674.18956433 / (0.8048 / 2168.0), rel=1e-3)
+
+
+def test_an_objective_needs_more_instances_than_full_load(tmp_path):
+    """roberta-large on trn1 covers 1,200/s with two at full load; waiting within 20 ms takes three."""
+    record, rows = estimated(question(tmp_path, "roberta-large"))
+    found = [finding for finding in record.findings if finding.code == "objective_needs_more"]
+    assert [finding.target for finding in found] == ["trn1"] and "3 instances keep the objective at the peak, the 2" in found[0].because
+    assert rows["trn1"].instances.value == 2 and rows["trn1"].needed.value == 3 and rows["trn1"].instance_hours_per_day.value == pytest.approx(72)
+
+
+def test_policy_capacity_chooses_what_stands_for_a_target(tmp_path):
+    _, rows = estimated(question(tmp_path, policy={"capacity": {"scaling": "target_tracking", "redundancy": 1}}, **BUSY))
+    row = rows["inf2"]
+    assert row.chosen == "target_tracking" and row.instance_hours_per_day == options_of(row)["target_tracking"].instance_hours_per_day
+    assert options_of(row)["fixed"].fewest == 11  # 10 and a spare one
+
+
+def test_a_declared_count_is_the_fixed_fleet_and_its_lateness_a_warning(tmp_path):
+    """11 of 2,168/s carry 24,000/s at a load of 1.006: the peak hour is lost."""
+    record, rows = estimated(question(tmp_path, baseline__count=11, **BUSY))
+    assert options_of(rows["l4"])["fixed"].most == 11 and rows["l4"].missed.value > 0.05
+    found = [finding for finding in record.findings if finding.code == "objective_missed_under_load"]
+    assert [finding.target for finding in found] == ["l4"] and "1% may be" in found[0].because
+
+
+def test_an_objective_below_one_batch_cannot_be_kept_by_any_fleet(tmp_path):
+    record, rows = estimated(question(tmp_path, objective={"latency_p99_ms": 0.5}))
+    assert not rows["inf2"].needed.known and rows["inf2"].smallest is None and rows["inf2"].shared is None
+    assert {finding.target for finding in record.findings if finding.code == "no_fleet_keeps_objective"} >= {"inf2", "trn1"}
+
+
+def test_without_an_objective_lateness_is_absent(tmp_path):
+    _, rows = estimated(question(tmp_path, objective={}))
+    assert not rows["l4"].missed.known and "no latency objective" in rows["l4"].missed.why and rows["l4"].instance_hours_per_day.known
+
+
+def test_a_bound_on_tokens_alone_is_said(tmp_path):
+    record, rows = estimated(question(tmp_path, "flan-t5-xl"))
+    assert [finding.code for finding in record.findings] == ["objective_needs_more", "waiting_not_bounded"] and rows[
+        "trn1-32"
+    ].service.kind == "generation"
+
+
+def test_the_smallest_of_the_family_that_keeps_the_objective(tmp_path):
+    """distilbert on g5.2xlarge: the figures name no smaller g5, and inf2 has one type with a figure."""
+    _, rows = estimated(question(tmp_path, "distilbert-base-uncased"))
+    assert [size.instance_type for size in rows["inf2"].sizes] == ["inf2.xlarge"] and rows["inf2"].smallest == "inf2.xlarge"
+    assert rows["a10g"].sizes[-1].needed.value == rows["a10g"].needed.value
+
+
+def test_a_start_takes_the_weights_of_step_1_and_a_cold_compile_of_step_3(tmp_path):
+    """BERT-base in fp32 is 438 MB, at 1 GB/s 0.44 s; the compile time counts only where the cache is cold."""
+    for cache, seconds in (("hit", 0.0), ("cold", 310.0)):
+        asked = question(tmp_path / cache, policy={"capacity": {"compile_cache": cache}})
+        profile.describe(asked)
+        time = Quantity(value=310.0, unit="s", grade=Grade.MEASURED)
+        row = CompileOfTarget(target="inf2", path="neuron_xla", status="compiled", because="made by hand", compile_time=time)
+        source = Estimated(formula="made by hand")
+        asked.dossier.admit(Compile(workload=asked.ref, source=source, bottom_line="made by hand", targets=(row,)))
+        start = answer.start_up(asked, asked.target("inf2"))
+        assert start.compile_s == seconds and start.load_s == pytest.approx(0.438, abs=0.001) and start.launch_s == 120
+
+
+def test_without_numba_the_bound_stays_and_the_reason_is_said(tmp_path, monkeypatch):
+    def missing(*_):
+        raise MissingPackage("the simulator needs a package that is not installed", "numba", next='pip install "neuronfit[workbook]"')
+
+    monkeypatch.setattr(answer, "service_of", missing)
+    record, rows = estimated(question(tmp_path))
+    assert rows["l4"].instances.value == 1 and not rows["l4"].options and "numba" in rows["l4"].not_simulated
+    assert {finding.code for finding in record.findings} >= {"not_simulated"}
+
+
+def test_a_record_with_a_fleet_is_read_back(tmp_path):
+    record, _ = estimated(question(tmp_path, **BUSY))
+    again = read(record.to_json())
+    assert again == record and again.targets[0].service.latency_s[8] == pytest.approx(8 / 2168.0)
+
+
+def trace_file(tmp_path, count=4_000, seconds=2_400.0):
+    """A trace of our own in the columns of the Azure traces."""
+    generator = np.random.default_rng(7)
+    at = np.sort(generator.random(count)) * seconds
+    rows = [
+        f"2023-11-16 {18 + int(second) // 3600:02}:{int(second) // 60 % 60:02}:{second % 60:010.7f},{prompt},{output}"
+        for second, prompt, output in zip(at, generator.integers(50, 2000, count), generator.integers(1, 400, count))
+    ]
+    path = tmp_path / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_a_trace_gives_instance_hours_for_each_candidate_to_the_digit(tmp_path):
+    """4,000 requests in 40 minutes: 1.67/s fit into one instance of each: 24 hours a day."""
+    file = str(trace_file(tmp_path))
+    records = [estimated(question(tmp_path / name, traffic={"trace": {"file": file}})) for name in ("one", "two")]
+    (first, rows), (second, _) = records
+    assert [row.options for row in first.targets] == [row.options for row in second.targets]
+    assert [row.latency_at_load for row in first.targets] == [row.latency_at_load for row in second.targets]
+    assert {name: row.instance_hours_per_day.value for name, row in rows.items()} == pytest.approx({"l4": 24, "inf2": 24, "trn1": 24})
+    assert rows["l4"].offered_mean.grade is Grade.IMPORTED and rows["l4"].offered_mean.why == "counted in the trace"
+    assert first.demand.startswith("trace trace.csv: 4,000 requests in 0.66") and first.window_h == pytest.approx(2400 / 3600, rel=0.01)
+    assert all(option.how == "every one of 4,000 requests simulated" for option in rows["inf2"].options)
+
+
+def test_tokens_of_a_trace_load_a_generating_fleet(tmp_path):
+    """200 output tokens on average, 1.67 requests/s: 333 tokens/s, more than two of 120.29/s; the busiest minute decides."""
+    _, rows = estimated(question(tmp_path, "flan-t5-xl", traffic={"trace": {"file": str(trace_file(tmp_path))}}))
+    row = rows["trn1-32"]
+    fixed = options_of(row)["fixed"]
+    assert fixed.most == row.needed.value >= 4
+    assert fixed.busy.value == pytest.approx(333 / (fixed.most * 120.29), rel=0.05)

@@ -2,7 +2,8 @@
 
 Capacity is the throughput of the figure that stands for a target, at full load. Instances are
 those that cover the peak (or the declared ``count``); everything between the mean and that is
-idle money. A queueing model comes with traces; this is the bound that it refines.
+idle money. This is the bound; :mod:`neuronfit.capacity` refines it: queueing, batches, the latency
+objective, and three ways of running the fleet through the window.
 """
 
 from __future__ import annotations
@@ -10,30 +11,44 @@ from __future__ import annotations
 import math
 from typing import Optional
 
+from neuronfit.capacity import answer
+from neuronfit.capacity.demand import demand_of
+from neuronfit.capacity.fleet import Demand
+from neuronfit.capacity.service import promise
 from neuronfit.params import Target
+from neuronfit.profile import offered
 from neuronfit.provenance import Estimated, Grade, Quantity, absent
 from neuronfit.question import Question
 from neuronfit.record import Comparison, Finding, Measurement, Severity, Utilization, UtilizationOfTarget
 from neuronfit.units import metric
-from neuronfit.workload import Asked, asked
+from neuronfit.workload import Asked
 
 __all__ = ["busy", "estimate", "headline", "instances_for"]
 
 
-def estimate(question: Question) -> Utilization:
-    """Work out every target's load and admit the record."""
+def estimate(question: Question, demand: Optional[Demand] = None) -> Utilization:
+    """Work out every target's load and admit the record.
+
+    ``demand`` is what the simulation serves (default: a week of the declared traffic); the bound stays on the declared rates.
+    """
     comparison = question.dossier.latest(Comparison)
-    traffic = asked(question.params.traffic)
-    rows = tuple(_of_target(question, target, headline(question, comparison, target.name), traffic) for target in question.targets)
+    traffic = offered(question)
+    demand = demand or demand_of(question)
+    base = headline(question, comparison, question.params.baseline.name)
+    rows = tuple(_of_target(question, target, headline(question, comparison, target.name), traffic, demand, base) for target in question.targets)
     record = Utilization(
         workload=question.ref,
         source=Estimated(
-            formula="busy = offered load / (instances x throughput)",
+            formula="busy = offered load / (instances x throughput); a simulated fleet where there is a demand",
             inputs={row.target: str(row.capacity_per_instance.grade or "absent") for row in rows},
         ),
         findings=tuple(_findings(question, rows, traffic, comparison)),
         bottom_line=_bottom_line(question, rows, traffic),
         targets=rows,
+        demand=demand.how if demand else None,
+        window_h=demand.window_s / 3600 if demand else None,
+        hourly_demand_per_s=answer.hourly(demand.minute_rates) if demand else (),
+        assumptions=answer.assumptions(question, demand) if demand else (),
     )
     return question.dossier.admit(record)
 
@@ -56,9 +71,11 @@ def busy(rate_per_s: float, instances: int, capacity_per_s: float) -> float:
     return rate_per_s / (instances * capacity_per_s)
 
 
-def _of_target(question: Question, target: Target, figure: Optional[Measurement], traffic: Asked) -> UtilizationOfTarget:
+def _of_target(
+    question: Question, target: Target, figure: Optional[Measurement], traffic: Asked, demand: Optional[Demand], base: Optional[Measurement]
+) -> UtilizationOfTarget:
     capacity = figure.quantity("throughput_per_s") if figure else absent("1/s", "no throughput is known yet (step 4)")
-    mean, peak = _declared(traffic.mean_per_s), _declared(traffic.peak_per_s)
+    mean, peak = (_offered(value, name in traffic.recorded) for name, value in (("mean", traffic.mean_per_s), ("peak", traffic.peak_per_s)))
     if not capacity.known or not mean.known:
         why = capacity.why if not capacity.known else mean.why
         number, busy_mean, busy_peak = absent("instances", why), absent("fraction", why), absent("fraction", why)
@@ -73,6 +90,7 @@ def _of_target(question: Question, target: Target, figure: Optional[Measurement]
             f"{target.name}: {fleet}, {metric('utilization').text(busy_mean.value)} busy on average and "
             f"{metric('utilization').text(busy_peak.value)} at the peak."
         )
+    found = answer.simulated(question, target, figure, demand, base) if figure and capacity.known and demand else {}
     return UtilizationOfTarget(
         target=target.name,
         instance_type=target.instance_type,
@@ -83,6 +101,7 @@ def _of_target(question: Question, target: Target, figure: Optional[Measurement]
         busy_mean=busy_mean,
         busy_peak=busy_peak,
         sentence=sentence,
+        **found,
     )
 
 
@@ -91,9 +110,11 @@ def _busy(rate: float, count: int, capacity: Quantity) -> Quantity:
     return Quantity(value=busy(rate, count, capacity.value), unit="fraction", grade=Grade.ESTIMATED, **ends)
 
 
-def _declared(value: Optional[float]) -> Quantity:
+def _offered(value: Optional[float], recorded: bool) -> Quantity:
     if value is None:
         return absent("1/s", "no traffic is declared in the params file")
+    if recorded:
+        return Quantity(value=value, unit="1/s", grade=Grade.IMPORTED, why="counted in the trace")
     return Quantity(value=value, unit="1/s", grade=Grade.ESTIMATED, why="declared in the params file")
 
 
@@ -133,7 +154,41 @@ def _findings(question: Question, rows: tuple[UtilizationOfTarget, ...], traffic
                     target=row.target,
                 )
             )
+    return [*findings, *_about_fleets(question, rows)]
+
+
+def _about_fleets(question: Question, rows: tuple[UtilizationOfTarget, ...]) -> list[Finding]:
+    """What the simulation says about the objective."""
+    kept, findings = promise(question.params.objective), []
+    for row in rows:
+        if row.not_simulated:
+            findings.append(Finding(severity=Severity.NOTE, code="not_simulated", because=row.not_simulated, target=row.target))
+        elif row.needed is not None and not row.needed.known:
+            because = f"{row.instance_type}: {row.needed.why}"
+            next_ = "a smaller batch, a larger instance, or another objective"
+            findings.append(Finding(severity=Severity.WARNING, code="no_fleet_keeps_objective", because=because, next=next_, target=row.target))
+        elif row.missed is not None and row.missed.known and row.missed.value > kept.allowed:
+            because = f"{_share(row.missed.value)} of the requests are late with the {row.chosen} fleet, {_share(kept.allowed)} may be"
+            next_ = "raise policy.capacity.min_count, lower target_utilization, or raise count"
+            findings.append(Finding(severity=Severity.WARNING, code="objective_missed_under_load", because=because, next=next_, target=row.target))
+        declared = question.target(row.target).count is not None
+        if not declared and row.needed is not None and row.needed.known and row.needed.value > row.instances.value:
+            because = (
+                f"{row.needed.value:.0f} instances keep the objective at the peak, the {row.instances.value:.0f} that cover it at full load do not"
+            )
+            findings.append(
+                Finding(
+                    severity=Severity.NOTE, code="objective_needs_more", because=because, next="reckon with the simulated fleet", target=row.target
+                )
+            )
+    if any(row.options for row in rows) and kept.made and math.isinf(kept.latency_s) and math.isinf(kept.ttft_s):
+        because = "the objective bounds the time per token only, so waiting for the first token counts as nothing"
+        findings.append(Finding(severity=Severity.NOTE, code="waiting_not_bounded", because=because, next="add objective.ttft_p99_ms"))
     return findings
+
+
+def _share(value: float) -> str:
+    return metric("fraction").text(value)
 
 
 def _bottom_line(question: Question, rows: tuple[UtilizationOfTarget, ...], traffic: Asked) -> str:
@@ -147,4 +202,13 @@ def _bottom_line(question: Question, rows: tuple[UtilizationOfTarget, ...], traf
     idle = 1 - first.busy_mean.value
     others = "; ".join(row.sentence.rstrip(".") for row in known if row is not first)
     text = f"{first.sentence.rstrip('.')}; {max(idle, 0):.0%} of its hours are idle"
-    return f"{text}. {others}." if others else f"{text}."
+    said = f"{text}. {others}." if others else f"{text}."
+    fleets = [row for row in known if row.instance_hours_per_day is not None and row.instance_hours_per_day.known]
+    if not fleets:
+        return said
+    each = "; ".join(f"{row.target} {row.instance_hours_per_day.value:.4g} instance-hours a day{_late(row)}" for row in fleets)
+    return f"{said} Simulated with the {fleets[0].chosen.replace('_', ' ')} fleet: {each}."
+
+
+def _late(row: UtilizationOfTarget) -> str:
+    return f", {_share(row.missed.value)} late" if row.missed is not None and row.missed.known else ""
