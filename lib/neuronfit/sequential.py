@@ -43,6 +43,9 @@ ALLOWANCE = 1.15
 _GRID = 400
 """Points of the numerical integration between two boundaries; the third decimal of the boundary does not move from 200 on."""
 
+_FARTHEST = 2.5
+"""Log of the largest ratio that an interval is followed to."""
+
 _DEEPEST = -8.0
 """Lower end of the integration in standard deviations: a path below it does not come back."""
 
@@ -183,13 +186,17 @@ class QuantileRatio:
     def interval(self, bound: float) -> tuple[float, float]:
         """The ratios that lie within ``bound`` standard errors (a repeated confidence interval; Jennison and Turnbull 1989).
 
-        With the boundary of this look it holds over all looks, each end with chance 1 - alpha.
+        With the boundary of this look it holds over all looks, each end with chance 1 - alpha. An end that
+        lies beyond a factor of ten or so is not looked for: 0 or infinite.
         """
         middle, ends = self.estimate, []
         for way in (-1, 1):
             inner, outer = 0.0, 0.02
-            while way * -self.z_above(middle * math.exp(way * outer)) < bound and outer < 8:
+            while way * -self.z_above(middle * math.exp(way * outer)) < bound and outer < _FARTHEST:
                 inner, outer = outer, 2 * outer
+            if outer >= _FARTHEST:
+                ends.append(0.0 if way < 0 else math.inf)
+                continue
             for _ in range(18):
                 half = (inner + outer) / 2
                 inner, outer = (half, outer) if way * -self.z_above(middle * math.exp(way * half)) < bound else (inner, half)

@@ -1,0 +1,135 @@
+"""`neuronfit trial`: the controlled production test; `neuronfit split`: the proxy that divides traffic."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from neuronfit.cli.common import as_json_option, group, params_path, print_json, reports_option, shown
+from neuronfit.errors import BadInput
+
+STATUS = {"passed": 0, "failed": 1, "aborted": 1, "inconclusive": 3}
+"""Verdict of a test -> exit status."""
+
+
+@group.command(
+    epilog="\b\nExamples:\n  neuronfit trial params/x.yaml\n  neuronfit trial params/x.yaml --resume\n  neuronfit trial params/x.yaml --handover handover/"
+)
+@click.argument("params", type=params_path)
+@click.option("--resume", is_flag=True, help="Go on with a test that was interrupted; every request counts once.")
+@click.option("--fresh", is_flag=True, help="Put earlier logs aside and begin again.")
+@click.option("--plan-only", is_flag=True, help="Register the plan and send nothing.")
+@click.option(
+    "--handover", type=params_path, metavar="DIR", help="Write the plan for SageMaker, a load balancer, EKS and AWS Batch, and send nothing."
+)
+@reports_option
+@as_json_option
+def trial(params: Path, resume: bool, fresh: bool, plan_only: bool, handover: Optional[Path], reports: Optional[Path], as_json: bool) -> int:
+    """Run the controlled production test that the params file plans.
+
+    Rehearses the way back, sends traffic to both endpoints stage by stage, and goes back to the baseline when a
+    guardrail is breached. Exit status: 0 passed, 1 failed or aborted, 3 inconclusive or endpoints missing.
+    """
+    from neuronfit import trial as test
+    from neuronfit.files import check_writable
+    from neuronfit.question import Question
+
+    if resume and fresh:
+        raise BadInput("--resume and --fresh exclude each other", next="--resume goes on, --fresh begins again")
+    question = Question.from_file(params, reports=reports)
+    check_writable(question.dossier.folder)
+    if plan_only or handover:
+        plan = test.plan(question)
+        if handover:
+            _hand_over(question, plan, handover)
+        if as_json:
+            print_json(plan.content() | {"id": plan.id})
+        else:
+            click.echo(f"{plan.bottom_line}\n  plan {plan.id}, registered {plan.created_utc}")
+            for text in (*plan.criteria, *plan.guardrails):
+                click.echo(f"  {text}")
+        return 0
+    found = test.run(question, resume=resume, fresh=fresh, tell=lambda line: click.echo(f"  {line}", err=True))
+    if as_json:
+        print_json(found.content() | {"id": found.id})
+    else:
+        click.echo(found.bottom_line)
+        for name, outcome in found.overall.items():
+            click.echo(f"  {outcome:<13} {name}")
+        for finding in found.findings:
+            if finding.next:
+                click.echo(f"  {finding.severity}: {finding.code}: {finding.because} | next: {finding.next}")
+        click.echo(f"  log: {shown(question.dossier.folder / found.log)}   next: neuronfit run {question.command_name} --steps 8")
+    return STATUS[found.status] if found.valid else 1
+
+
+def _hand_over(question: object, plan: object, folder: Path) -> None:
+    from neuronfit.files import write_whole
+    from neuronfit.trial.plan import handed_over
+
+    for name, text in handed_over(question, plan).items():
+        write_whole(folder / name, text)
+        click.echo(f"written: {shown(folder / name)}", err=True)
+
+
+@group.command(
+    epilog="\b\nExample:\n  NEURONFIT_SPLIT_TOKEN=... neuronfit split http://127.0.0.1:8001 http://127.0.0.1:8002 --port 8000 --weight 0.05"
+)
+@click.argument("baseline_url")
+@click.argument("candidate_url")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@click.option("--admin-port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="Port of the admin endpoint, on loopback only.")
+@click.option("--weight", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of the keys that the candidate answers.")
+@click.option("--shadow", is_flag=True, help="The baseline answers, the candidate gets a copy of every request.")
+@click.option("--key-header", default="X-User-Id", show_default=True, help="Header whose value keeps a user on one side.")
+@click.option("--health", "health_path", help="Path asked of both sides every few seconds, such as /health.")
+@click.option(
+    "--timeout", "timeout_s", default=60.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for the next bytes."
+)
+def split(
+    baseline_url: str,
+    candidate_url: str,
+    host: str,
+    port: int,
+    admin_port: int,
+    weight: float,
+    shadow: bool,
+    key_header: str,
+    health_path: Optional[str],
+    timeout_s: float,
+) -> int:
+    """Divide traffic between two services, until Ctrl-C.
+
+    The token of the admin endpoint is read from NEURONFIT_SPLIT_TOKEN; without it weights cannot be changed.
+    """
+    import asyncio
+
+    from neuronfit.splitter import Plan, Splitter
+
+    splitter = Splitter(
+        baseline_url,
+        candidate_url,
+        plan=Plan(mode="shadow" if shadow else "split", weight=weight),
+        key_header=key_header,
+        health_path=health_path,
+        timeout_s=timeout_s,
+        token=os.environ.get("NEURONFIT_SPLIT_TOKEN") or None,
+    )
+
+    async def serve() -> None:
+        await splitter.start(host, port, admin_port)
+        click.echo(
+            f"splitting at {splitter.url}"
+            + (f", admin at {splitter.admin_url}" if splitter.admin_url else ", no admin endpoint: set NEURONFIT_SPLIT_TOKEN")
+        )
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await splitter.close()
+
+    asyncio.run(serve())
+    return 0
