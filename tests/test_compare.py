@@ -1,13 +1,15 @@
 """Step 4's conclusion: which figure stands for a target, and may two be set against each other?"""
 
+import numpy as np
 import pytest
 from example_questions import measured, question, stated
-from neuronfit import compare
+from neuronfit import compare, stats
 from neuronfit.adopt.published import as_measurement
 from neuronfit.catalog import published
 from neuronfit.params import Objective
-from neuronfit.provenance import Grade, Quantity
-from neuronfit.record import Finding, Severity
+from neuronfit.provenance import Grade, Measured, Quantity
+from neuronfit.record import Finding, Parity, ParityMetric, ParitySide, Severity, Taken
+from scipy import stats as scipy_stats
 
 
 def pairs_of(record, target):
@@ -96,8 +98,8 @@ def test_a_page_of_the_same_software_and_an_older_date_gives_way(tmp_path):
 def test_doubted_figures_give_way_and_stand_in_only_for_want_of_others(tmp_path):
     asked = question(tmp_path)
     doubt = Finding(severity=Severity.WARNING, code="published_row_flagged", because="no synchronisation", target="l4")
-    asked.dossier.admit(stated(asked, "l4", values={"throughput_per_s": 9000}).model_copy(update={"findings": (doubt,)}))
-    assert [row.values["throughput_per_s"] for row in compare.usable(asked, "l4")] == [9000]
+    asked.dossier.admit(stated(asked, "l4", values={"throughput_per_s": 3000}).model_copy(update={"findings": (doubt,)}))
+    assert [row.values["throughput_per_s"] for row in compare.usable(asked, "l4")] == [3000]
     asked.dossier.admit(stated(asked, "l4", values={"throughput_per_s": 100}, batch=1))
     assert [row.values["throughput_per_s"] for row in compare.usable(asked, "l4")] == [100]
 
@@ -291,6 +293,142 @@ def test_tokens_are_not_requests(tmp_path):
 def test_the_same_record_against_itself_differs_in_nothing(tmp_path):
     record = measured(question(tmp_path), "l4", [1000, 1001]).sealed()
     assert compare.differences(record, record) == ()
+
+
+# -- precision, and turns ---------------------------------------------------------------------
+
+
+def parity_record(asked, candidate="inf2", verdict="pass", precisions=("fp16", "fp32_bf16_matmul"), tolerance=0.99):
+    """A record of two sides that agree in 0.9999 of 1, or do not."""
+
+    def side(target, precision):
+        return ParitySide(
+            target=target,
+            host="bench",
+            computed_utc="2026-11-20T09:00:00Z",
+            precision=precision,
+            weights="random, seed 0",
+            weights_sha256="1" * 64,
+            inputs="synthetic",
+            inputs_sha256="2" * 64,
+            fed_sha256="3" * 64,
+        )
+
+    value = Quantity(value=0.9999, unit="ratio", grade=Grade.MEASURED)
+    return Parity(
+        workload=asked.ref,
+        source=Measured(host="bench", clock="none"),
+        baseline=side("l4", precisions[0]),
+        candidate=side(candidate, precisions[1]),
+        verdict=verdict,
+        level="numerical",
+        bottom_line="they agree",
+        judged_by="cosine",
+        metrics=(ParityMetric(metric="cosine", statistic="worst", value=value, samples=8, tolerance=tolerance, kept=True),),
+        samples=8,
+        compared="hidden states",
+    )
+
+
+def with_precisions(tmp_path, *records, **changes):
+    asked = question(tmp_path, baseline__settings={"precision": "fp16"}, candidates__0__settings={"auto_cast": "matmult"}, **changes)
+    asked.dossier.admit(measured(asked, "l4", [1000, 1002, 998], precision="fp16"))
+    asked.dossier.admit(measured(asked, "inf2", [1500, 1503, 1497]))
+    for made in records:
+        asked.dossier.admit(made(asked))
+    record = compare.compare(asked)
+    return pairs_of(record, "inf2")["matched"], asked
+
+
+def test_another_precision_is_comparable_where_parity_was_shown(tmp_path):
+    pair, _ = with_precisions(tmp_path / "none")
+    assert pair.verdict == "not_comparable" and pair.differences[0].setting == "precision of products"
+    pair, _ = with_precisions(tmp_path / "pass", parity_record)
+    assert pair.verdict == "faster"
+    [listed] = [entry for entry in pair.differences if entry.setting == "precision of products"]
+    assert (listed.baseline, listed.candidate, listed.matters) == ("fp16", "fp32_bf16_matmul", False), "it is still said"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda asked: parity_record(asked, verdict="fail"),
+        lambda asked: parity_record(asked, verdict="inconclusive"),
+        lambda asked: parity_record(asked, candidate="trn1"),
+        lambda asked: parity_record(asked, precisions=("fp16", "bf16")),
+        lambda asked: parity_record(asked, precisions=("fp32", "fp32_bf16_matmul")),
+        lambda asked: parity_record(asked, precisions=(None, "fp32_bf16_matmul")),
+        lambda asked: parity_record(asked, tolerance=0.5),
+    ],
+    ids=["failed", "inconclusive", "another candidate", "other products", "another baseline", "not stated", "another tolerance"],
+)
+def test_parity_of_something_else_shows_nothing(tmp_path, made):
+    pair, _ = with_precisions(tmp_path, made)
+    assert pair.verdict == "not_comparable"
+
+
+def test_an_unknown_precision_stays_unknown_whatever_parity_says(tmp_path):
+    asked = question(tmp_path)
+    left, right = (measured(asked, name, [1000, 1001], precision=precision).sealed() for name, precision in (("l4", "fp16"), ("inf2", None)))
+    shown = parity_record(asked, precisions=("fp16", None))
+    assert any(entry.matters for entry in compare.differences(left, right, shown))
+
+
+def in_turns(asked, target, rates, session="s1"):
+    record = measured(asked, target, rates)
+    taken = Taken(
+        session=session, rounds=3, ended="budget", ended_because="", metric="latency_p50_s", width_asked=0.02, budget_s=20, warm_up="settled"
+    )
+    return record.model_copy(update={"taken": taken})
+
+
+def test_runs_that_took_turns_are_compared_in_pairs(tmp_path):
+    """A host that halves its speed midway: as pairs both runs say 1.5; as independent runs nothing can be said."""
+    asked = question(tmp_path)
+    rates = ([1000, 990, 510, 500], [1500, 1480, 770, 748])
+    base, candidate = (in_turns(asked, name, side).sealed() for name, side in zip(("l4", "inf2"), rates))
+    pair = compare.pair(base, candidate, "matched", 0.05, 0.95)
+    logs = np.log(np.array(rates[1]) / np.array(rates[0]))
+    reach = scipy_stats.t.ppf(0.975, 3) * logs.std(ddof=1) / 2
+    assert pair.throughput.value == pytest.approx(np.exp(logs.mean())) and pair.verdict == "faster"
+    assert pair.throughput.low == pytest.approx(np.exp(logs.mean() - reach)) and "4 pairs of runs that took turns" in pair.throughput.why
+    apart = compare.pair(base, in_turns(asked, "inf2", rates[1], "s2").sealed(), "matched", 0.05, 0.95)
+    assert apart.verdict == "inconclusive"
+
+
+def test_latency_ratios_carry_an_interval_where_both_sides_do(tmp_path):
+    asked = question(tmp_path)
+    generator = np.random.default_rng(3)
+    sides = []
+    for name, level in (("l4", 0.010), ("inf2", 0.008)):
+        record = measured(asked, name, [800] * 12)
+        runs = tuple(run.model_copy(update={"values_s": tuple(level * np.exp(0.05 * generator.standard_normal(100)))}) for run in record.runs)
+        sides.append(record.model_copy(update={"runs": runs}).sealed())
+    pair = compare.pair(*sides, "matched", 0.05, 0.95)
+    for ratio in (pair.latency_p50, pair.latency_p99):
+        assert ratio.low < 0.8 < ratio.high and ratio.confidence == 0.95 and ratio.high / ratio.low < 1.2
+
+
+def test_how_many_runs_it_takes_is_said(tmp_path):
+    """Rates that scatter by 1.5 %: the sample-size function asks for more than three runs, and says what to write."""
+    _, record = compared(tmp_path, [1000, 1015, 990], [1100, 1115, 1085])
+    (found,) = [finding for finding in record.findings if finding.code == "runs_recommended" and finding.target == "inf2"]
+    wanted = stats.recommended_runs([1100, 1115, 1085], [1000, 1015, 990])
+    assert wanted > 3 and f"is found with {wanted} runs a side, 3 were taken" in found.because
+    assert found.next.startswith(f"policy: {{runs: {wanted}, budget_s: ")
+    _, record = compared(tmp_path / "wild", [1000, 1200, 800], [1100, 1300, 900])
+    (found,) = [finding for finding in record.findings if finding.code == "runs_recommended" and finding.target == "inf2"]
+    assert found.next == "measure on a quieter host: more than 100 runs are no answer to noise"
+    _, record = compared(tmp_path / "calm", [1000, 1000.1, 1000.2], [1100, 1100.1, 1100.2])
+    (found,) = [finding for finding in record.findings if finding.code == "runs_recommended" and finding.target == "inf2"]
+    assert "3 runs a side, 3 were taken" in found.because and found.next is None
+
+
+def test_a_target_with_nothing_but_invalid_measurements_says_why(tmp_path):
+    asked = question(tmp_path, "xlm-roberta-base")
+    asked.dossier.admit(measured(asked, "l4", [100, 101, 102], valid=False).model_copy(update={"validity": "host was disturbed"}))
+    found = {finding.target: finding for finding in compare.compare(asked).findings if finding.code == "measured_invalid"}
+    assert set(found) == {"l4"} and "measured 1 time, none VALID: host was disturbed" in found["l4"].because
 
 
 # -- the objective ----------------------------------------------------------------------------

@@ -147,6 +147,101 @@ def test_a_higher_percentile_is_not_below_a_lower_one(tmp_path, values, broken):
     assert [(str(finding.severity), finding.because) for finding in found] == ([("blocker", broken)] if broken else [])
 
 
+# -- the silicon ------------------------------------------------------------------------------
+
+BERT = {"hidden_size": 768, "vocab_size": 30522, "max_position_embeddings": 512}
+
+
+def test_what_one_result_costs_at_least():
+    """bert-base: 109,482,240 parameters, of which 30,522 + 512 rows of 768 are looked up; 128 tokens."""
+    work = plausibility.work_of(BERT, "inference", 109_482_240)
+    assert work.parameters == 109_482_240 - (30522 + 512) * 768
+    assert work.flops(128) == pytest.approx(21.93e9, rel=1e-3), "2 x 85.6 M x 128; the published figure for a forward pass is 22.4 GFLOP"
+    decoder = plausibility.work_of({"hidden_size": 4096, "vocab_size": 128256, "tie_word_embeddings": False}, "token", 8.03e9)
+    assert decoder.flops(None) == pytest.approx(2 * (8.03e9 - 2 * 128256 * 4096)) and decoder.tokens_per_result == 1
+    both = plausibility.work_of({"d_model": 1024, "vocab_size": 32128, "is_encoder_decoder": True}, "token", 2.85e9)
+    assert both.parameters == pytest.approx((2.85e9 - 32128 * 1024) / 2)
+    assert plausibility.work_of({"hidden_size": 768, "image_size": 224, "patch_size": 16}, "image", 86e6).tokens_per_result == 196
+    assert plausibility.work_of({"depths": [3, 4, 6, 3]}, "image", 25.6e6).flops(None) == pytest.approx(2 * 0.9 * 25.6e6)
+    assert plausibility.work_of({"hidden_size": 4096, "num_local_experts": 8}, "token", 47e9) is None
+    assert plausibility.work_of({}, "inference", 1e9) is None
+
+
+@pytest.mark.parametrize(
+    "rate, precision, expected",
+    [
+        (5000, "fp16", None),  # 110 of 121 TFLOP/s
+        (6000, "fp16", ("blocker", "faster_than_silicon")),  # 131 TFLOP/s
+        (3000, "fp32", ("warning", "faster_than_precision")),  # 66 TFLOP/s: tensor cores in TF32 reach 60
+        (2000, "fp32", None),
+        (6000, "int8", None),  # 242 TOP/s
+        (12000, "int8", ("blocker", "faster_than_silicon")),
+        (6000, None, None),  # might have been quantised
+    ],
+)
+def test_no_l4_answers_faster_than_its_silicon(tmp_path, rate, precision, expected):
+    """An L4 has 121 dense TFLOP/s in FP16, 60 in TF32 and 242 TOP/s in INT8 (catalogue); bert-base costs 21.9 GFLOP at 128 tokens."""
+    work = plausibility.work_of(BERT, "inference", 109_482_240)
+    row = stated(question(tmp_path), "l4", values={"throughput_per_s": rate}, precision=precision)
+    found = [(str(finding.severity), finding.code) for finding in plausibility.check(row, work) if finding.code.startswith("faster")]
+    assert found == ([expected] if expected else [])
+    if expected and expected[0] == "blocker":
+        because = next(finding.because for finding in plausibility.check(row, work) if finding.code == "faster_than_silicon")
+        assert f"{rate:,}/s x at least 21.9 GFLOP" in because and "2 x parameters" in because and "g6.xlarge has" in because
+
+
+def test_a_decode_step_reads_the_weights(tmp_path):
+    """8 G parameters in BF16 are 16 GB a step; an L4 reads 300 GB/s, so one stream gets 18.7 tokens/s and eight get 150."""
+    work = plausibility.Work(8e9, 1)
+
+    def codes_of(rate, batch):
+        row = stated(question(tmp_path), "l4", batch=batch, values={"throughput_per_s": rate}, precision="bf16").model_copy(
+            update={"result_unit": "token", "latency_of": "token"}
+        )
+        return [finding.code for finding in plausibility.check(row, work) if finding.code.startswith("faster")]
+
+    assert codes_of(18, 1) == [] and codes_of(20, 1) == ["faster_than_silicon"]
+    assert codes_of(140, 8) == [] and codes_of(160, 8) == ["faster_than_silicon"]
+
+
+def test_an_impossible_figure_is_blocked_at_the_door_and_never_stands(tmp_path):
+    asked = question(tmp_path)
+    admitted = asked.dossier.admit(measured(asked, "inf2", [90_000, 91_000, 92_000]))
+    assert "faster_than_silicon" in {finding.code for finding in admitted.findings}
+    from neuronfit import compare
+
+    record = compare.compare(asked)
+    assert asked.dossier.get(record.headline["inf2"]).grade is Grade.PUBLISHED
+
+
+def test_no_printed_row_of_the_catalogue_outruns_its_silicon():
+    """The ceilings are bounds from below of the work, so no honest figure may touch them: every row of the ten models."""
+    from neuronfit.catalog import models
+
+    looked = 0
+    for name in ("bert-base-uncased", "albert-base-v2", "roberta-large", "t5-3b", "flan-t5-xl", "distilbert-base-uncased"):
+        asked = Question.open(name)
+        work = asked.work()
+        assert work is not None and work.parameters < models.find(name).parameters
+        for printed in published.every():
+            if printed.model_key == name and printed.kind == "inference":
+                for instance_type in printed.instance_types:
+                    record = as_measurement(printed, INF2.model_copy(update={"instance_type": instance_type}), asked)
+                    looked += 1
+                    assert not [finding for finding in plausibility.check(record, work) if finding.code == "faster_than_silicon"], printed.row_id
+    assert looked > 40
+
+
+def test_tokens_per_second_against_time_per_token(tmp_path):
+    """8 streams at 20 ms a token write at most 400 tokens/s."""
+    values = {"output_tokens_per_s": 500.0, "tpot_mean_s": 0.020}
+    row = stated(question(tmp_path), "l4", values=values, workers=8)
+    (found,) = [finding for finding in plausibility.check(row) if finding.code == "tokens_against_tpot"]
+    assert "keeps 10 streams writing, 8 were open" in found.because
+    fine = stated(question(tmp_path), "l4", values={**values, "output_tokens_per_s": 430.0}, workers=8)
+    assert not [finding for finding in plausibility.check(fine) if finding.code == "tokens_against_tpot"]
+
+
 # -- at the door ------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from neuronfit import stats
+from scipy import optimize, signal
 from scipy import stats as scipy_stats
 
 
@@ -58,16 +59,199 @@ def test_an_interval_exists_exactly_from_the_sample_size_that_is_stated(q):
     assert stats.percentile_interval(range(needed), q) is not None
 
 
-@pytest.mark.parametrize(("q", "count"), [(0.5, 6), (0.5, 51), (0.9, 200), (0.99, 299), (0.99, 5000), (0.05, 100)])
-def test_the_ranks_hold_the_confidence_that_scipy_computes(q, count):
-    ordered = np.arange(1, count + 1)
-    low, high = stats.percentile_interval(ordered, q)
-    binomial = scipy_stats.binom(count, q)
-    covered = binomial.cdf(high - 1) - binomial.cdf(low - 1)
-    assert covered >= 0.95
-    if high - low > 1 and count > 299:  # and no shorter range of ranks does
-        widest_of_shorter = max(binomial.cdf(start + high - low - 2) - binomial.cdf(start - 1) for start in range(1, int(count - (high - low) + 2)))
-        assert widest_of_shorter < 0.95
+@pytest.mark.parametrize(("q", "count"), [(0.5, 20), (0.5, 51), (0.9, 200), (0.99, 1000), (0.99, 5000), (0.05, 200)])
+def test_the_ends_lie_at_the_real_ranks_that_scipy_computes(q, count):
+    """Of 1, 2, 3, ... the ends are the ranks themselves: P(Beta(k, n + 1 - k) > q) is 2.5 % and 97.5 %."""
+    low, high = stats.percentile_interval(np.arange(1, count + 1), q)
+    assert scipy_stats.beta.sf(q, low, count + 1 - low) == pytest.approx(0.025, abs=1e-6)
+    assert scipy_stats.beta.sf(q, high, count + 1 - high) == pytest.approx(0.975, abs=1e-6)
+    whole = scipy_stats.binom(count, q)
+    assert whole.cdf(np.ceil(high) - 1) - whole.cdf(np.floor(low) - 1) >= 0.95, "the whole ranks around them hold it"
+
+
+@pytest.mark.parametrize(("q", "count"), [(0.99, 299), (0.99, 320), (0.01, 299)])
+def test_in_the_smallest_samples_an_end_is_the_outermost_value(q, count):
+    """What lies beyond the largest of n values is q^n; the other end gets what is left of the 5 %."""
+    low, high = stats.percentile_interval(np.arange(1, count + 1), q)
+    outer = max(q, 1 - q) ** count
+    if q > 0.5:
+        assert high == count and scipy_stats.beta.sf(q, low, count + 1 - low) == pytest.approx(0.05 - outer, rel=1e-3)
+    else:
+        assert low == 1 and scipy_stats.beta.cdf(q, high, count + 1 - high) == pytest.approx(0.05 - outer, rel=1e-3)
+
+
+# -- coverage: the interval against the truth it is about -------------------------------------
+
+
+SIGMA, RUN, AUTO = 0.1, 0.02, 0.3
+"""Spread of log latency within a run, of the levels of runs, and correlation of neighbours."""
+
+
+def lognormal(draw, runs, calls):
+    return [np.exp(0.2 * draw.standard_normal(calls)) for _ in range(runs)]
+
+
+def bimodal(draw, runs, calls):
+    """One call in ten meets a slow path, 1.5 times as long."""
+    return [np.where(draw.random(calls) < 0.1, 1.5, 1.0) * np.exp(0.05 * draw.standard_normal(calls)) for _ in range(runs)]
+
+
+def drifting(draw, runs, calls):
+    """Each run has a level of its own, and within a run each call remembers the one before."""
+    made = []
+    for _ in range(runs):
+        steps = draw.standard_normal(calls) * np.sqrt(1 - AUTO**2)
+        steps[0] /= np.sqrt(1 - AUTO**2)
+        made.append(np.exp(RUN * draw.standard_normal() + SIGMA * signal.lfilter([1.0], [1.0, -AUTO], steps)))
+    return made
+
+
+def true_quantile(kind, q):
+    if kind is lognormal:
+        return float(np.exp(0.2 * scipy_stats.norm.ppf(q)))
+    if kind is drifting:  # of the marginal distribution: a call at any time in any run
+        return float(np.exp(np.hypot(SIGMA, RUN) * scipy_stats.norm.ppf(q)))
+    share = lambda x: 0.9 * scipy_stats.norm.cdf(np.log(x) / 0.05) + 0.1 * scipy_stats.norm.cdf(np.log(x / 1.5) / 0.05)  # noqa: E731
+    return float(optimize.brentq(lambda x: share(x) - q, 0.5, 3))
+
+
+@pytest.mark.parametrize("q", [0.5, 0.99])
+@pytest.mark.parametrize(
+    ("kind", "runs", "calls"),
+    [
+        (lognormal, 1, 1000),
+        (lognormal, 3, 500),
+        (lognormal, 12, 100),
+        (bimodal, 1, 1000),
+        (bimodal, 12, 150),
+        (drifting, 3, 500),
+        (drifting, 12, 200),
+    ],
+)
+def test_the_interval_covers_the_truth_in_93_to_97_of_100(draw, kind, runs, calls, q):
+    truth, hits = true_quantile(kind, q), 0
+    for _ in range(1000):
+        low, high = stats.percentile_interval_of_runs(kind(draw, runs, calls), q) or (0.0, np.inf)
+        hits += low <= truth <= high
+    assert 930 <= hits <= 970
+
+
+def test_taking_drifting_calls_as_independent_would_not_cover(draw):
+    """What the runs are for: at 12 runs of 200 calls the interval of independent values holds the median half of the time."""
+    truth, hits = true_quantile(drifting, 0.5), 0
+    for _ in range(300):
+        low, high = stats.percentile_interval(np.concatenate(drifting(draw, 12, 200)), 0.5)
+        hits += low <= truth <= high
+    assert hits < 210
+
+
+def test_runs_that_are_too_few_or_too_unlike_have_no_interval():
+    assert stats.percentile_interval_of_runs([[1.0, 2.0]], 0.5) is None
+    apart = [[1.0 + index / 1000 for index in range(200)], [2.0 + index / 1000 for index in range(200)]]
+    assert stats.percentile_interval_of_runs(apart, 0.5) is None, "two runs, one twice as slow: the median lies anywhere"
+    assert stats.effective_samples(apart, 0.5) < 1
+    one = [1.0 + index / 1000 for index in range(400)]
+    assert stats.percentile_interval_of_runs([one], 0.5) == stats.percentile_interval(one, 0.5)
+
+
+def test_effective_samples_by_hand():
+    """Four runs of 10 calls; 4, 5, 5 and 6 of them are not above the median: variance of the share by the formula."""
+    below = [4, 5, 5, 6]
+    runs = [[1.0] * count + [3.0] * (10 - count) for count in below]
+    runs[0][0] = 2.0  # so that the pooled median is between
+    median = stats.percentile([value for run in runs for value in run], 0.5)
+    shares = np.array([sum(value <= median for value in run) for run in runs])
+    variance = ((shares / 40 - shares.sum() / 40 * 10 / 40) ** 2).sum() * 4 / 3
+    few = (scipy_stats.norm.ppf(0.975) / scipy_stats.t.ppf(0.975, 3)) ** 2
+    assert stats.effective_samples(runs, 0.5) == pytest.approx(min(400, 0.25 / variance * few))
+
+
+def test_identical_targets_at_unequal_sizes_are_called_different_in_at_most_five_of_a_hundred(draw):
+    """3 runs against 12, same distribution with drift: neither verdict `faster` nor `slower`, nor does the interval exclude 1 often."""
+    called = excluded = 0
+    for _ in range(1000):
+        sides = [[1 / float(np.mean(run)) for run in drifting(draw, runs, calls)] for runs, calls in ((3, 40), (12, 100))]
+        ratio, low, high = stats.ratio_interval([[rate] for rate in sides[0]], [[rate] for rate in sides[1]], draws=200)
+        excluded += not low <= 1 <= high
+        called += low > 1.05 or high < 1 / 1.05
+    assert called <= 50 and excluded <= 60
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("pilot", [3, 8])
+def test_a_difference_of_ten_percent_is_found_at_the_size_that_is_recommended(draw, pilot, paired):
+    """Pilot runs, the recommendation, then that many runs of a target that really is 10 % faster: found in 90 of 100."""
+    found, sizes = 0, []
+
+    def rates(middle, runs, host):
+        return middle * np.exp(0.02 * draw.standard_normal(runs) + host)
+
+    def host(runs):
+        """What both sides of a turn share."""
+        return 0.05 * draw.standard_normal(runs) if paired else np.zeros(runs)
+
+    for _ in range(300):
+        level = host(pilot)
+        runs = stats.recommended_runs(rates(1.1, pilot, level), rates(1.0, pilot, level), paired=paired)
+        sizes.append(runs)
+        level = host(runs)
+        ours, theirs = rates(1.1, runs, level), rates(1.0, runs, level)
+        if paired:
+            _, low, _ = stats.paired_ratio_interval(ours, theirs)
+        else:
+            _, low, _ = stats.ratio_interval([[rate] for rate in ours], [[rate] for rate in theirs], draws=200)
+        found += low > 1.05
+    assert found >= 270
+    assert np.median(sizes) <= (60 if pilot == 3 else 20), "and not by asking for the moon"
+
+
+def test_the_recommendation_by_hand():
+    """Spread 1 % on both sides from very many pilot runs: sqrt(2 x 0.0001 / R) x (t + t) <= log(1.1 / 1.05) at R = 3 already not, at 4 so."""
+    calm = np.exp(0.01 * scipy_stats.norm.ppf((np.arange(1000) + 0.5) / 1000))
+    spread = np.log(calm).std(ddof=1)
+    limit = spread * np.sqrt(999 / scipy_stats.chi2.ppf(0.1, 999))
+    wanted = next(
+        runs
+        for runs in range(3, 99)
+        if (scipy_stats.t.ppf(0.975, 2 * (runs - 1)) + scipy_stats.t.ppf(0.9, 2 * (runs - 1))) * limit * np.sqrt(2 / runs) <= np.log(1.1 / 1.05)
+    )
+    assert stats.recommended_runs(calm, calm) == wanted
+    assert stats.recommended_runs([1.0], [1.0, 1.1]) is None and stats.recommended_runs(calm, calm, difference=0.04) is None
+    assert stats.recommended_runs([1.0, 9.0, 1.0], [1.0, 1.1, 1.2]) == stats.MOST_RUNS
+
+
+def test_pairs_by_hand():
+    """Ratios 2, 2 and 8: geometric mean 32^(1/3); log2 of them 1, 1, 3 with spread 2 / sqrt(3)."""
+    ratio, low, high = stats.paired_ratio_interval([2, 4, 8], [1, 2, 1])
+    reach = scipy_stats.t.ppf(0.975, 2) * (2 / np.sqrt(3)) / np.sqrt(3) * np.log(2)
+    assert ratio == pytest.approx(32 ** (1 / 3)) and high / ratio == pytest.approx(np.exp(reach)) and low * high == pytest.approx(ratio**2)
+    assert stats.paired_ratio_interval([3], [2]) == (1.5, None, None)
+    for wrong in (([1, 2], [1]), ([1, 0], [1, 1])):
+        with pytest.raises(ValueError, match="pairs"):
+            stats.paired_ratio_interval(*wrong)
+
+
+def test_the_ratio_of_two_estimates_by_hand(draw):
+    """Symmetric limits on the log scale: variances add, so 3 and 4 make 5 (Zou and Donner's point)."""
+    ratio, low, high = stats.ratio_of_estimates((2.0, 2 * np.exp(-0.03), 2 * np.exp(0.03)), (1.0, np.exp(-0.04), np.exp(0.04)))
+    assert (ratio, low, high) == pytest.approx((2.0, 2 * np.exp(-0.05), 2 * np.exp(0.05)))
+    with pytest.raises(ValueError, match="above 0"):
+        stats.ratio_of_estimates((1.0, 0.0, 2.0), (1.0, 0.5, 2.0))
+    hits = 0
+    for _ in range(500):
+        sides = [drifting(draw, 12, 100) for _ in range(2)]
+        estimates = [(stats.percentile(np.concatenate(side), 0.9), *stats.percentile_interval_of_runs(side, 0.9)) for side in sides]
+        _, low, high = stats.ratio_of_estimates(*estimates)
+        hits += low <= 1 <= high
+    assert 460 <= hits <= 492, "about 95 of 100"
+
+
+def test_start_up_counts_leading_calls_only():
+    usual = [1.0, 1.01, 0.99, 1.02, 0.98] * 10
+    assert stats.start_up([5.0, 3.0, 2.0, *usual]) == 3
+    assert stats.start_up([5.0, 3.0, *usual]) == 0, "two are chance"
+    assert stats.start_up([1.03, 1.04, 1.05, *usual]) == 0, "within the size that counts"
+    assert stats.start_up([*usual, 5.0, 5.0, 5.0]) == 0
 
 
 @pytest.mark.parametrize(("q", "count"), [(0.5, 20), (0.9, 60), (0.99, 400)])

@@ -1,6 +1,7 @@
 """Parsers of text with known right answers, the route, and what this host says of itself."""
 
 import json
+from pathlib import Path
 
 import doubles
 import pytest
@@ -214,3 +215,35 @@ def test_the_metadata_service_is_not_asked_elsewhere(monkeypatch):
     monkeypatch.setattr(system, "_text", lambda path: None)
     monkeypatch.setattr(system, "_metadata", lambda *what, **options: pytest.fail("asked"))
     assert system._ec2({}) == (None, None)
+
+
+# -- while something runs ---------------------------------------------------------------------
+
+
+def test_the_state_of_the_gpus_is_the_slowest_clock_and_the_power_of_all():
+    """Two GPUs: 1,980 MHz at 300.5 W, and 1,410 MHz whose driver holds it for heat (0x20) and at its power cap (0x4)."""
+    state = system.parse_nvidia_smi_state("1980, 300.50, 0x0000000000000000\n1410, 349.5, 0x0000000000000024\n")
+    assert state == system.AcceleratorState(clock_hz=1.41e9, power_w=650.0, slowed=("power cap", "heat (software)"))
+    assert system.parse_nvidia_smi_state("1410, [N/A], [Not Supported]") == system.AcceleratorState(clock_hz=1.41e9)
+    assert system.parse_nvidia_smi_state("no devices were found") == system.AcceleratorState()
+    assert system.parse_nvidia_smi_state("1000, 10, 0x0000000000000001").slowed == (), "0x1 is an idle GPU"
+
+
+def test_busy_time_of_all_processors():
+    """user 100 + nice 20 + system 30 + irq 5 + softirq 5 + steal 40 = 200 ticks of a hundredth; idle and waiting for a disk are not."""
+    text = "cpu  100 20 30 9000 700 5 5 40 0 0\ncpu0 50 10 15 4500 350 2 3 20 0 0\nintr 1"
+    assert system.parse_proc_stat(text, 100) == 2.0
+    assert system.parse_proc_stat("", 100) is None and system.parse_proc_stat("cpu0 1 2 3 4 5 6 7 8 9", 100) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_peak_memory_follows_what_was_allocated_since_the_reset():
+    if system.peak_memory_bytes(reset=True) is None:
+        pytest.skip("this system does not let a process reset its peak")
+    before = system.peak_memory_bytes()
+    block = bytearray(64 * 2**20)
+    block[::4096] = b"x" * len(block[::4096])
+    grown = system.peak_memory_bytes()
+    del block
+    assert 60 * 2**20 < grown - before < 100 * 2**20 and system.peak_memory_bytes() > grown - 2 * 2**20
+    assert system.peak_memory_bytes(reset=True) < grown - 50 * 2**20

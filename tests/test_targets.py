@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import doubles
+import psutil
 import pytest
 import torch
 from neuronfit import model, system, targets
@@ -278,7 +279,7 @@ def test_native_compiles_in_prepare_and_reads_back_before_the_clock_stops(monkey
     target = made("neuron_native", instance_type="trn2.3xlarge")
     target.prepare(SHAPE)
     assert os.environ["TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"] == "1"
-    assert double.log[:4] == ["to", "reset", "compile", "execute"] and set(double.log[4:]) == {"read back"}
+    assert double.log[:4] == ["to", "reset", "compile", "execute"] and set(double.log[4:]) == {"read back", "execute"}
     double.log.clear()
     target.issue()
     assert double.log == ["execute"], "no compilation in a timed call"
@@ -355,6 +356,109 @@ def test_generation_is_not_one_graph(monkeypatch, path):
         made(path, task="text-generation", instance_type="trn2.48xlarge").prepare(SHAPE)
 
 
+# -- eager and compiled, several at once ------------------------------------------------------
+
+
+def test_native_is_measured_compiled_and_eager(monkeypatch, expected):
+    double = doubles.install(monkeypatch, "native")
+    assert targets.for_path("neuron_native").modes == ("compiled", "eager")
+    eager = made("neuron_native", instance_type="trn2.3xlarge", settings={"mode": "eager"})
+    eager.prepare(SHAPE)
+    assert "compile" not in double.log and "operators" in double.log and eager.compilations() is None
+    assert eager.describe()["route"] == "TorchNeuron eager" and eager.describe()["compiler_flags"] is None
+    assert list(eager.remarks()) == [] and eager.describe()["operators_on_the_cpu"] == "none"
+    torch.testing.assert_close(eager._answers[0], expected, rtol=1e-4, atol=1e-5)
+    compiled = made("neuron_native", instance_type="trn2.3xlarge")
+    compiled.prepare(SHAPE)
+    assert compiled.describe()["route"] == "TorchNeuron compiled" and compiled.compilations() == 1
+
+
+def test_an_eager_run_with_operators_on_the_cpu_is_no_neuron_evidence(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    double.lacking += ["aten::sort", "aten::unique"]
+    target = made("neuron_native", instance_type="trn2.3xlarge", settings={"mode": "eager"})
+    target.prepare(SHAPE)
+    (found,) = target.remarks()
+    assert (found.code, str(found.severity)) == ("ran_on_the_cpu", "blocker")
+    assert "2 operators ran on the CPU (aten::sort, aten::unique)" in found.because
+    monkeypatch.delattr(double, "get_fallback_ops")
+    unknown = made("neuron_native", instance_type="trn2.3xlarge", settings={"mode": "eager"})
+    unknown.prepare(SHAPE)
+    (found,) = unknown.remarks()
+    assert found.code == "ran_on_the_cpu" and "does not say" in found.because
+    compiled = made("neuron_native", instance_type="trn2.3xlarge", settings={"mode": "compiled"})
+    compiled.prepare(SHAPE)
+    assert list(compiled.remarks()) == [], "a graph that would fall back raises, and its metrics prove it"
+
+
+def test_the_answer_is_fetched_again_for_the_proof_of_the_clock(monkeypatch):
+    double = doubles.install(monkeypatch, "native")
+    target = made("neuron_native", instance_type="trn2.3xlarge")
+    target.prepare(SHAPE)
+    double.log.clear()
+    assert len(target.read_back()) == double.log.count("read back") > 0
+
+
+def test_one_call_is_split_over_cores(monkeypatch, expected):
+    double = doubles.install(monkeypatch, "xla")
+    target = made("neuron_xla", instance_type="inf2.xlarge", settings={"data_parallel": 2})
+    target.prepare(SHAPE)
+    assert double.calls[0]["inputs"][0].shape[0] == SHAPE.batch_size // 2, "compiled for its part of the batch"
+    target.issue()
+    target.drain()
+    torch.testing.assert_close(target._output[0], expected, rtol=1e-4, atol=1e-5)
+    assert (target.describe()["neuroncores_used"], target.describe()["dp_degree"]) == (2, 2)
+    with pytest.raises(BadParams, match="does not divide"):
+        target.prepare(Shape(batch_size=3, sequence_length=16))
+    with pytest.raises(BadParams, match="beside workers"):
+        made("neuron_xla", instance_type="inf2.xlarge", settings={"data_parallel": 2, "workers": 2})
+
+
+def test_one_worker_per_core(monkeypatch, tmp_path):
+    """Each call is a batch on each of two cores; the first worker compiles, the second loads what it saved."""
+    doubles.install(monkeypatch, "xla")
+    heard = tmp_path / "cores"
+    monkeypatch.setenv("NEURON_DOUBLE_CORES", str(heard))
+    target = targets.made("neuron_xla", subject(instance_type="inf2.xlarge", settings={"workers": 2}))
+    try:
+        target.prepare(SHAPE)
+        for _ in range(3):
+            target.issue()
+            target.drain()
+        target.read_back()
+        described = target.describe()
+        assert (described["workers"], described["neuroncores_used"]) == (2, 2)
+        processes = [process.pid for process in target._processes]
+    finally:
+        target.close()
+    seen = dict(line.split() for line in heard.read_text().splitlines())
+    assert [seen[str(pid)] for pid in processes] == ["0", "1"], "each process sees one core"
+    assert not any(psutil.pid_exists(pid) for pid in processes)
+
+
+def test_workers_on_a_cpu_share_its_threads_and_tell_what_went_wrong(monkeypatch):
+    monkeypatch.setattr(system, "physical_cores", lambda: 4)
+    target = targets.made("cpu", subject(settings={"workers": 2}))
+    assert target.describe()["threads"] == 2 and target.describe()["workers"] == 2
+    try:
+        target.prepare(SHAPE)
+        target.issue()
+        target.issue()
+        target.drain()
+        target._processes[1].kill()
+        target._processes[1].wait()
+        with pytest.raises((RuntimeError, BrokenPipeError)):
+            target.issue()
+            target.drain()
+    finally:
+        target.close()
+    target = targets.made("cpu", subject(settings={"workers": 2}))
+    with pytest.raises(BadInput, match="more than bert has positions for"):
+        target.prepare(Shape(batch_size=1, sequence_length=5000))
+    target.close()
+    assert type(targets.made("cpu", subject())).__name__ == "CpuTarget", "one worker is this process"
+
+
 # -- where things may be imported -------------------------------------------------------------
 
 
@@ -368,7 +472,7 @@ def imported(nodes):
 
 def test_torch_is_imported_inside_functions_only():
     folder = Path(targets.__file__).parent
-    beside = [folder.parent / f"{name}.py" for name in ("measure", "system", "stats", "compile")]
+    beside = [folder.parent / f"{name}.py" for name in ("system", "stats", "compile")] + sorted((folder.parent / "measure").glob("*.py"))
     for path in [*beside, *sorted(folder.glob("*.py"))]:
         tree = ast.parse(path.read_text())
         assert not {"torch", "torch_neuronx", "transformers"} & set(imported(tree.body)), path
@@ -380,3 +484,67 @@ def test_the_library_cannot_import_the_doubles():
     assert importlib.util.find_spec("torch_neuronx") is None
     for path in Path(targets.__file__).parents[1].rglob("*.py"):
         assert not {"doubles", "tests"} & set(imported(ast.walk(ast.parse(path.read_text())))), path
+
+
+# -- a GPU, on a double -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The double, with models that are built on the CPU for it."""
+    from doubles import gpu as double
+
+    double.install(monkeypatch)
+    build = model.build
+    monkeypatch.setattr(model, "build", lambda *given, device="cpu", **options: build(*given, device="cpu", **options))
+    return double
+
+
+def test_the_gpu_is_waited_for_before_the_clock_stops(gpu, expected):
+    target = made("cuda")
+    target.prepare(SHAPE)
+    gpu.log.clear()
+    target.issue()
+    assert "synchronize" not in gpu.log and torch.isnan(target.outputs()[0]).all(), "handed over, not done"
+    target.drain()
+    assert gpu.log[0] == "record" and gpu.log[-2:] == ["record", "synchronize"] and gpu.log.count("copy out") == len(target.outputs())
+    torch.testing.assert_close(target.outputs()[0], expected, rtol=1e-4, atol=1e-5)
+    assert target.seen() == {"device_s_median": 0.0025}, "2.5 ms between its events"
+    assert len(target.read_back()) == len(target.outputs())
+
+
+def test_a_captured_graph_is_replayed_with_the_inputs_of_the_call(gpu, monkeypatch, expected):
+    target = made("cuda", settings={"cuda_graph": True})
+    target.prepare(SHAPE)
+    assert gpu.log.count("capture") == 1
+    monkeypatch.setattr(model, "call", lambda *given, **options: pytest.fail("a replayed graph calls no model"))
+    gpu.log.clear()
+    target._graph.function = lambda: None
+    target.issue()
+    target.drain()
+    assert gpu.log.count("replay") == 1 and "copy in" not in gpu.log, "inputs are copied into the memory that was captured"
+    torch.testing.assert_close(target.outputs()[0], expected, rtol=1e-4, atol=1e-5)
+    assert target.describe()["route"] == "eager, CUDA graph" and target.describe()["cuda_graph"] is True
+
+
+def test_what_a_gpu_was_not_given_is_said(gpu):
+    target = made("cuda")
+    target.prepare(SHAPE)
+    (found,) = target.remarks()
+    assert found.code == "gpu_untuned" and "without half precision, torch.compile, CUDA graphs" in found.because
+    assert target.describe()["attention"] == "sdpa"
+    tuned = made("cuda", precision="fp16", settings={"compile": True, "compile_mode": "reduce-overhead"})
+    assert list(tuned.remarks()) == []
+    with pytest.raises(BadParams, match="a loop of many calls"):
+        made("cuda", task="text-generation", settings={"cuda_graph": True})
+    with pytest.raises(BadParams, match="compile_mode with cuda_graph"):
+        made("cuda", settings={"cuda_graph": True, "compile": True, "compile_mode": "max-autotune"})
+
+
+def test_a_drain_that_forgets_to_wait_is_caught_by_the_proof(gpu, monkeypatch):
+    """What the proof looks at is the device: the answers are fetched again, and the events were not reached."""
+    target = made("cuda")
+    target.prepare(SHAPE)
+    target.issue()
+    with pytest.raises(RuntimeError, match="must be completed"):
+        target._begin.elapsed_time(target._end)

@@ -12,15 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from neuronfit import stats, system
+from neuronfit import plausibility, stats
 from neuronfit.adopt.published import adopt_published
 from neuronfit.adopt.record_file import adopt_evidence
 from neuronfit.errors import WaitingForEvidence
-from neuronfit.measure import measure, where_to_run
+from neuronfit.measure import measure_together, measured_here, where_to_run
 from neuronfit.params import Objective
+from neuronfit.parity import shown as parity_shown
+from neuronfit.parity import where_possible as compare_outputs_here
 from neuronfit.provenance import Estimated, Grade, Quantity, absent, weakest
-from neuronfit.question import CPU, Question
-from neuronfit.record import Comparison, Difference, Finding, Measurement, Pair, Severity
+from neuronfit.question import Question
+from neuronfit.record import Comparison, Difference, Finding, Measurement, Pair, Parity, Severity
 from neuronfit.units import metric
 
 __all__ = [
@@ -32,10 +34,14 @@ __all__ = [
     "keeps_objective",
     "objective_checks",
     "pair",
+    "parity_of",
     "tail_latency",
     "usable",
     "verdict",
 ]
+
+MOST_RUNS_ASKED = 100
+"""Most that ``policy.runs`` takes."""
 
 QUANTISED = ("int8", "fp8", "fp4")
 """Number formats that change the answers; compared only when the workload asks for one of them."""
@@ -44,19 +50,21 @@ QUANTISED = ("int8", "fp8", "fp4")
 def benchmark(question: Question, *, progress: bool = True) -> Comparison:
     """Step 4 in one call: adopt the declared evidence, measure what this host can, and compare."""
     adopt_evidence(question)
-    return compare(question, _measure_here(question, progress))
+    waiting = compare_outputs_here(question, progress=progress)  # parity before speed
+    return compare(question, [*waiting, *_measure_here(question, progress)])
 
 
 def _measure_here(question: Question, progress: bool) -> list[Finding]:
-    """Measure this host's CPU, and every target whose instance type this host is; findings say what waits."""
-    host = system.probe()
-    here = [target.name for target in question.targets if target.instance_type == host.instance_type and system.can_run(target.path, host)[0]]
-    waiting = []
-    for name in [CPU, *here]:
+    """Measure what this host can, in one session where its targets can take turns; findings say what waits."""
+    waiting: list[Finding] = []
+    names = measured_here(question)
+    together = [name for name in names if question.target(name).path == "cpu"]
+    for group in [together, *([name] for name in names if name not in together)]:
         try:
-            measure(question, name, progress=progress)
+            if group:
+                measure_together(question, group, progress=progress)
         except WaitingForEvidence as reason:
-            waiting.append(Finding(severity=Severity.WAITING, code="measurement_waits", because=reason.what, next=reason.next, target=name))
+            waiting.append(Finding(severity=Severity.WAITING, code="measurement_waits", because=reason.what, next=reason.next, target=group[-1]))
     return waiting
 
 
@@ -76,12 +84,20 @@ def compare(question: Question, waiting: Sequence[Finding] = ()) -> Comparison:
         candidate = tops[target.name]
         for mode, partner in (("matched", matches.get(target.name)), ("best", tops[baseline])):
             if candidate and partner:
-                pairs.append(pair(partner, candidate, mode, policy.margin, policy.confidence))
+                shown_alike = parity_of(question, partner, candidate)
+                pairs.append(pair(partner, candidate, mode, policy.margin, policy.confidence, shown_alike))
     headline = {name: row.id for name, row in tops.items() if row}
     first_match = next((match for match in matches.values() if match), None)
     if first_match:
         headline[baseline] = first_match.id
-    findings = [*waiting, *missing, *_about(question, tops.values(), objective), *_about_pairs(pairs)]
+    findings = [
+        *waiting,
+        *missing,
+        *_about(question, tops.values(), objective),
+        *_about_pairs(pairs),
+        *_about_runs(question, pairs),
+        *_only_invalid(question, figures),
+    ]
     shown = [row for row in [*tops.values(), *matches.values()] if row]
     record = Comparison(
         workload=question.ref,
@@ -108,7 +124,7 @@ def usable(question: Question, target: str) -> list[Measurement]:
     Figures that the catalogue doubts give way to others. Left out: what a blocker finding or an INVALID verdict speaks against, other sequence lengths
     than that of the first shape, and quantised formats unless the workload asks for one.
     """
-    workload = question.params.workload
+    workload, work = question.params.workload, question.work()
     length = workload.shapes[0].sequence_length
     rows = [
         row
@@ -116,7 +132,7 @@ def usable(question: Question, target: str) -> list[Measurement]:
         if row.valid is not False
         and row.settings.sequence_length == length
         and (row.settings.precision not in QUANTISED or row.settings.precision == workload.precision)
-        and not any(finding.severity is Severity.BLOCKER for finding in row.findings)
+        and not any(finding.severity is Severity.BLOCKER for finding in (*row.findings, *plausibility.check(row, work)))
         and (row.quantity("throughput_per_s").value or 0) > 0
     ]
     strongest = min((row.grade.rank for row in rows), default=None)
@@ -217,17 +233,35 @@ def _objective_check(row: Measurement, name: str, bound_ms: float, of: str) -> O
 # -- may they be compared ---------------------------------------------------------------------
 
 
-def differences(baseline: Measurement, candidate: Measurement) -> tuple[Difference, ...]:
+def parity_of(question: Question, baseline: Measurement, candidate: Measurement) -> Optional[Parity]:
+    """The parity record that speaks for these two figures: it passed, and each side computed in the figure's precision.
+
+    Where a side of it does not state its precision, nobody knows that it is the same one.
+    """
+    found = parity_shown(question, candidate.target)
+    if found is None:
+        return None
+    sides = ((found.baseline, baseline), (found.candidate, candidate))
+    alike = all(side.target == row.target and side.precision is not None and side.precision == row.settings.precision for side, row in sides)
+    return found if alike else None
+
+
+def differences(baseline: Measurement, candidate: Measurement, parity: Optional[Parity] = None) -> tuple[Difference, ...]:
     """Every setting in which the two differ, those that forbid a comparison first.
 
-    A fixed setting that is unknown on one side counts as different: nobody knows that it is the same.
+    A fixed setting that is unknown on one side counts as different: nobody knows that it is the same. So does a
+    precision that neither side states, as in two adopted files.
+    Precision is tuned where quality is fixed: a known difference of precision does not forbid the
+    comparison when a ``parity`` record of this very pair says ``pass``, that is, the answers agree within the
+    tolerance that was declared.
     """
+    shown = parity is not None and parity.verdict == "pass" and None not in (baseline.settings.precision, candidate.settings.precision)
     left, right = baseline.settings, candidate.settings
     rows = [
         ("result unit", baseline.result_unit, candidate.result_unit, True),
         ("sequence length", left.sequence_length, right.sequence_length, True),
         ("output length", left.output_length, right.output_length, True),
-        ("precision of products", left.precision, right.precision, True),
+        ("precision of products", left.precision, right.precision, not shown),
         ("timed region", left.timed_region, right.timed_region, True),
         ("weights", left.weights, right.weights, baseline.grade is Grade.MEASURED and candidate.grade is Grade.MEASURED),
         ("latency of", baseline.latency_of, candidate.latency_of, True),
@@ -236,12 +270,18 @@ def differences(baseline: Measurement, candidate: Measurement) -> tuple[Differen
         ("autocast", left.autocast, right.autocast, False),
         ("software", left.software, right.software, False),
         ("route", left.route, right.route, False),
+        ("compiler flags", left.compiler_flags, right.compiler_flags, False),
+        ("tensor-parallel degree", left.tp_degree, right.tp_degree, False),
+        ("workers", left.workers, right.workers, False),
+        ("CPU threads", left.threads, right.threads, False),
         ("model as named", left.model_variant, right.model_variant, False),
         ("input", left.input, right.input, False),
         ("grade", str(baseline.grade), str(candidate.grade), False),
     ]
     found = [
-        Difference(setting=name, baseline=_said(one), candidate=_said(other), matters=matters) for name, one, other, matters in rows if one != other
+        Difference(setting=name, baseline=_said(one), candidate=_said(other), matters=matters)
+        for name, one, other, matters in rows
+        if one != other or (one is None and name == "precision of products")
     ]
     return tuple(sorted(found, key=lambda entry: not entry.matters))
 
@@ -250,9 +290,9 @@ def _said(value: object) -> str:
     return "not stated" if value is None else str(value)
 
 
-def pair(baseline: Measurement, candidate: Measurement, mode: str, margin: float, confidence: float) -> Pair:
-    """Compare one baseline figure with one candidate figure."""
-    found = differences(baseline, candidate)
+def pair(baseline: Measurement, candidate: Measurement, mode: str, margin: float, confidence: float, parity: Optional[Parity] = None) -> Pair:
+    """Compare one baseline figure with one candidate figure; ``parity`` is the record about their answers, if there is one."""
+    found = differences(baseline, candidate, parity)
     throughput = _ratio(baseline, candidate, "throughput_per_s", confidence)
     comparable = not any(entry.matters for entry in found)
     answer = verdict(throughput, margin) if comparable else "not_comparable"
@@ -297,11 +337,31 @@ def _ratio(baseline: Measurement, candidate: Measurement, name: str, confidence:
     if left.value <= 0 or right.value <= 0:
         return absent("ratio", f"{metric(name).label} of {(baseline if left.value <= 0 else candidate).target} is 0")
     grade = weakest(left, right)
-    theirs, ours = ([[_rate(run, row)] for run in row.runs if run.values_s] for row in (baseline, candidate))
-    if name == "throughput_per_s" and len(theirs) > 1 and len(ours) > 1:
-        value, low, high = stats.ratio_interval(ours, theirs, stats.median, confidence)
+    if name == "throughput_per_s":
+        ours, theirs = _rates(candidate), _rates(baseline)
+        if len(ours) > 1 and len(theirs) > 1:
+            if _took_turns(baseline, candidate):
+                pairs = min(len(ours), len(theirs))
+                value, low, high = stats.paired_ratio_interval(ours[:pairs], theirs[:pairs], confidence)
+                why = f"geometric mean of {pairs} pairs of runs that took turns"
+            else:
+                value, low, high = stats.ratio_interval([[rate] for rate in ours], [[rate] for rate in theirs], stats.median, confidence)
+                why = None
+            return Quantity(value=value, low=min(low, value), high=max(high, value), confidence=confidence, unit="ratio", grade=grade, why=why)
+    elif left.confidence is not None and right.confidence is not None and min(left.low, right.low) > 0:
+        ends = ((quantity.value, quantity.low, quantity.high) for quantity in (right, left))
+        value, low, high = stats.ratio_of_estimates(*ends)
         return Quantity(value=value, low=min(low, value), high=max(high, value), confidence=confidence, unit="ratio", grade=grade)
     return Quantity(value=right.value / left.value, unit="ratio", grade=grade, why="without an interval")
+
+
+def _took_turns(baseline: Measurement, candidate: Measurement) -> bool:
+    """Run by run in one session on one host, so that the n-th runs of both met the same conditions."""
+    return baseline.taken is not None and candidate.taken is not None and baseline.taken.session == candidate.taken.session
+
+
+def _rates(row: Measurement) -> list[float]:
+    return [_rate(run, row) for run in row.runs if run.values_s and run.duration_s and row.results_per_call]
 
 
 def _rate(run: object, row: Measurement) -> float:
@@ -364,6 +424,59 @@ def _about_pairs(pairs: Iterable[Pair]) -> list[Finding]:
         for entry in pairs
         if entry.verdict == "not_comparable" and entry.mode == "matched"
     ]
+
+
+def _about_runs(question: Question, pairs: Iterable[Pair]) -> list[Finding]:
+    """How many runs it takes to find a difference of 10 %, from the runs that there are."""
+    policy, findings = question.params.policy, []
+    for entry in pairs:
+        rows = [question.dossier.get(record) for record in (entry.candidate_record, entry.baseline_record)]
+        ours, theirs = (_rates(row) for row in rows)
+        if entry.mode != "matched" or len(ours) < 2 or len(theirs) < 2:
+            continue
+        count = min(len(ours), len(theirs))
+        paired = _took_turns(rows[1], rows[0])
+        sides = (ours[:count], theirs[:count]) if paired else (ours, theirs)
+        wanted = stats.recommended_runs(*sides, margin=policy.margin, confidence=policy.confidence, paired=paired)
+        if wanted is None:
+            continue
+        length = max(run.duration_s or 0.0 for row in rows for run in row.runs)
+        enough = count >= wanted
+        findings.append(
+            Finding(
+                severity=Severity.NOTE,
+                code="runs_recommended",
+                because=f"a difference of 10 % between {entry.candidate} and {question.params.baseline.name} is found with {wanted} runs a side, "
+                f"{count} were taken{' in turns' if paired else ''}",
+                next=None if enough else _more_runs(wanted, length),
+                target=entry.candidate,
+            )
+        )
+    return findings
+
+
+def _more_runs(wanted: int, length_s: float) -> str:
+    if wanted > MOST_RUNS_ASKED:
+        return f"measure on a quieter host: more than {MOST_RUNS_ASKED} runs are no answer to noise"
+    return f"policy: {{runs: {wanted}, budget_s: {max(1, round(wanted * length_s))}}}, and measure again"
+
+
+def _only_invalid(question: Question, figures: dict[str, list[Measurement]]) -> list[Finding]:
+    """A target that was measured and has no figure: its measurements are INVALID, and the newest says why."""
+    findings = []
+    for name, rows in figures.items():
+        invalid = [row for row in question.dossier.measurements(name) if row.valid is False]
+        if invalid and not any(row.grade is Grade.MEASURED for row in rows):
+            findings.append(
+                Finding(
+                    severity=Severity.WARNING,
+                    code="measured_invalid",
+                    because=f"{name} was measured {len(invalid)} time{'' if len(invalid) == 1 else 's'}, none VALID: {invalid[-1].validity}",
+                    next=where_to_run(question, question.target(name)),
+                    target=name,
+                )
+            )
+    return findings
 
 
 def _bottom_line(question: Question, figures: dict[str, list[Measurement]], pairs: Sequence[Pair]) -> str:

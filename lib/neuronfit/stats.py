@@ -15,12 +15,18 @@ import numpy as np
 __all__ = [
     "batches_in_flight",
     "coefficient_of_variation",
+    "effective_samples",
     "median",
+    "paired_ratio_interval",
     "percentile",
     "percentile_interval",
+    "percentile_interval_of_runs",
     "ratio_interval",
+    "ratio_of_estimates",
+    "recommended_runs",
     "samples_needed",
     "settled",
+    "start_up",
 ]
 
 TREND_SIGNIFICANCE = 0.01
@@ -28,6 +34,18 @@ TREND_SIGNIFICANCE = 0.01
 
 TREND_SIZE = 0.05
 """A shift below this fraction of the median is left to the interval, however significant it is."""
+
+MOST_RUNS = 1000
+"""No more runs than this are recommended: a host that needs them is the wrong host."""
+
+FEW_IN_THE_TAIL = 10
+"""Below so many values beyond a percentile, runs that look more alike than chance allows are not believed."""
+
+LEAST_IN_THE_TAIL = 0.5
+"""Independent values beyond a percentile, fewer than which say nothing about where it lies."""
+
+MOST_EFFECTIVE = 10.0
+"""Independent values that one value may count for at most, when runs resemble each other by chance."""
 
 SETTLED_NEEDS = 6
 """Below this many values neither a trend nor a start-up transient can be told from chance."""
@@ -75,39 +93,80 @@ def samples_needed(q: float, confidence: float = 0.95) -> int:
 
 
 def percentile_interval(values: Sequence[float], q: float, confidence: float = 0.95) -> Optional[tuple[float, float]]:
-    """Two order statistics that hold the ``q`` quantile between them with at least ``confidence``.
+    """The distribution-free interval of the ``q`` quantile of independent values, between order statistics.
 
-    The number of values at or below the quantile is binomial(n, q), whatever the distribution, so
-    P(x[l] <= quantile <= x[u]) = P(l <= B <= u - 1) with ranks from 1 (David and Nagaraja, 7.1).
-    The shortest range of ranks that suffices is taken. ``None`` below :func:`samples_needed`.
-    Values are taken as independent; latencies that wander give an interval that is too narrow,
-    which is what runs and :func:`ratio_interval` are for.
+    The number of values at or below the quantile is binomial(n, q), whatever the distribution (David
+    and Nagaraja, *Order Statistics*, 7.1). Whole ranks cover more than was asked for, so ranks are
+    interpolated: the ends are at the real ranks k where P(Beta(k, n + 1 - k) > q) is (1 -+ confidence) / 2
+    (Hutson 1999, *Calculating nonparametric confidence intervals for quantiles using fractional order
+    statistics*). ``None`` below :func:`samples_needed`. Latencies that wander are not independent:
+    :func:`percentile_interval_of_runs` is for them.
     """
     ordered = np.sort(_given(values))
-    count = len(ordered)
-    if count < samples_needed(q, confidence):
+    if len(ordered) < samples_needed(q, confidence):
         return None
-    log_odds = math.log(q) - math.log1p(-q)
+    return _between_ranks(ordered, q, len(ordered), confidence, clip=True)
 
-    def log_mass(successes: int) -> float:
-        choose = math.lgamma(count + 1) - math.lgamma(successes + 1) - math.lgamma(count - successes + 1)
-        return choose + successes * log_odds + count * math.log1p(-q)
 
-    lowest = highest = min(max(int((count + 1) * q), 1), count - 1)
-    mass = below = above = math.exp(log_mass(lowest))
-    odds = math.exp(log_odds)
-    below *= lowest / (count - lowest + 1) / odds
-    above *= (count - highest) / (highest + 1) * odds
-    while mass < confidence and (lowest > 1 or highest < count - 1):
-        if lowest > 1 and (below >= above or highest == count - 1):
-            lowest -= 1
-            mass += below
-            below *= lowest / (count - lowest + 1) / odds
-        else:
-            highest += 1
-            mass += above
-            above *= (count - highest) / (highest + 1) * odds
-    return float(ordered[lowest - 1]), float(ordered[highest])
+def percentile_interval_of_runs(runs: Sequence[Sequence[float]], q: float, confidence: float = 0.95) -> Optional[tuple[float, float]]:
+    """The interval of the ``q`` quantile of the latencies of all runs together, with *runs* as the unit.
+
+    What is estimated is the quantile of the marginal distribution: a request at any time, in any run.
+    Runs have levels of their own and neighbours in a run resemble each other, so n values say less
+    than n independent ones. The share of values at or below the pooled quantile is taken per run; its
+    variance between runs gives the number of independent values that would say as much (Woodruff
+    1952), corrected for the few degrees of freedom of that variance by (z / t)^2 (Korn and Graubard
+    1998). The interval is that of :func:`percentile_interval` at this number.
+
+    One run: its values are taken as independent. ``None`` below :func:`samples_needed`, and where the
+    runs differ so much that an end would lie outside the values seen.
+    """
+    arrays = [_given(run) for run in runs if len(run)]
+    ordered = np.sort(np.concatenate(arrays)) if arrays else _given(())
+    if len(ordered) < samples_needed(q, confidence):
+        return None
+    if len(arrays) == 1:
+        return _between_ranks(ordered, q, len(ordered), confidence, clip=True)
+    effective = effective_samples(arrays, q, confidence)
+    if effective * min(q, 1 - q) < LEAST_IN_THE_TAIL:
+        return None
+    return _between_ranks(ordered, q, effective, confidence, clip=False)
+
+
+def effective_samples(runs: Sequence[Sequence[float]], q: float, confidence: float = 0.95) -> float:
+    """How many independent values would fix the ``q`` quantile as well as these runs do, few degrees of freedom included.
+
+    Can exceed the number of values where runs resemble each other by chance: an estimate held down to
+    their number would make intervals of independent values cover 97 to 99 % instead of 95 %.
+    """
+    arrays = [_given(run) for run in runs if len(run)]
+    pooled = np.concatenate(arrays)
+    if len(arrays) < 2:
+        return float(len(pooled))
+    level, sizes = np.quantile(pooled, q), np.array([len(array) for array in arrays])
+    below = np.array([np.count_nonzero(array <= level) for array in arrays])
+    residual = (below - below.sum() / sizes.sum() * sizes) / sizes.sum()  # of a ratio of sums, linearised
+    variance = float((residual**2).sum()) * len(arrays) / (len(arrays) - 1)
+    alike = variance * len(pooled) <= q * (1 - q)  # at least as alike as independent values would make them
+    if alike and len(pooled) * min(q, 1 - q) < FEW_IN_THE_TAIL:
+        return float(len(pooled))
+    if variance == 0:
+        return MOST_EFFECTIVE * len(pooled)
+    correction = (_normal_quantile((1 + confidence) / 2) / _student_quantile((1 + confidence) / 2, len(arrays) - 1)) ** 2
+    return min(MOST_EFFECTIVE * len(pooled), q * (1 - q) / variance * correction)
+
+
+def start_up(values: Sequence[float]) -> int:
+    """How many leading values are start-up: each slower than nine in ten of the second half.
+
+    Fewer than three are chance (1 in 1,000 for exchangeable values), as is a median of theirs within
+    ``TREND_SIZE`` of the usual one: then 0.
+    """
+    array = _given(values)
+    second_half = array[len(array) // 2 :]
+    slow, usual = percentile(second_half, 0.9), median(second_half)
+    leading = next((index for index, value in enumerate(array) if value <= slow), len(array))
+    return leading if leading >= 3 and median(array[:leading]) > (1 + TREND_SIZE) * usual else 0
 
 
 def settled(values: Sequence[float]) -> tuple[bool, str]:
@@ -136,11 +195,9 @@ def settled(values: Sequence[float]) -> tuple[bool, str]:
     if chance < TREND_SIGNIFICANCE and abs(shift) > TREND_SIZE:
         way = "rises" if shift > 0 else "falls"
         return False, f"latency still {way}: the last third is {shift:+.1%} from the first (Mann-Kendall p = {chance:.2g})"
-    second_half = array[len(array) // 2 :]
-    slow, usual = percentile(second_half, 0.9), median(second_half)
-    leading = next((index for index, value in enumerate(array) if value <= slow), len(array))
-    if leading >= 3 and median(array[:leading]) > (1 + TREND_SIZE) * usual:
-        excess = median(array[:leading]) / usual - 1
+    leading = start_up(array)
+    if leading:
+        excess = median(array[:leading]) / median(array[len(array) // 2 :]) - 1
         return False, f"the first {leading} calls are start-up: {excess:+.1%} from the median of the second half"
     return True, f"settled: the last third is {shift:+.1%} from the first over {len(array)} values (Mann-Kendall p = {chance:.2g})"
 
@@ -189,6 +246,75 @@ def ratio_interval(
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in variances)
     reach = _student_quantile((1 + confidence) / 2, freedom) * math.sqrt(total)
     return ratio, ratio * math.exp(-reach), ratio * math.exp(reach)
+
+
+def paired_ratio_interval(
+    candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95
+) -> tuple[float, Optional[float], Optional[float]]:
+    """candidate / baseline of values taken in pairs (round by round on one host), with an interval.
+
+    What drifts on the host moves both values of a pair and leaves their ratio. The ratio is the
+    geometric mean of the pairs' ratios and the interval log(ratio) -/+ t x standard error with pairs - 1
+    degrees of freedom. Low and high are ``None`` for one pair. Raises ``ValueError`` for values that
+    are not positive or not as many on both sides.
+    """
+    ours, theirs = _given(candidate), _given(baseline)
+    if len(ours) != len(theirs) or not (ours > 0).all() or not (theirs > 0).all():
+        raise ValueError("pairs need as many values on both sides, all above 0")
+    logs = np.log(ours / theirs)
+    ratio = float(np.exp(logs.mean()))
+    if len(logs) < 2:
+        return ratio, None, None
+    reach = _student_quantile((1 + confidence) / 2, len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return ratio, ratio * math.exp(-reach), ratio * math.exp(reach)
+
+
+def ratio_of_estimates(candidate: tuple[float, float, float], baseline: tuple[float, float, float]) -> tuple[float, float, float]:
+    """candidate / baseline of two independent estimates, each (value, low, high), with an interval.
+
+    The recovery of variances from the limits (Zou and Donner 2008) on the log scale, which keeps the
+    lopsidedness of a percentile's interval. All six must be positive; raises ``ValueError`` otherwise.
+    """
+    if min(*candidate, *baseline) <= 0:
+        raise ValueError("estimates and their limits must be above 0")
+    (ours, our_low, our_high), (theirs, their_low, their_high) = (tuple(map(math.log, estimate)) for estimate in (candidate, baseline))
+    difference = ours - theirs
+    low = difference - math.hypot(ours - our_low, their_high - theirs)
+    high = difference + math.hypot(our_high - ours, theirs - their_low)
+    return math.exp(difference), math.exp(low), math.exp(high)
+
+
+def recommended_runs(
+    candidate: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    difference: float = 0.10,
+    margin: float = 0.05,
+    confidence: float = 0.95,
+    power: float = 0.9,
+    paired: bool = False,
+) -> Optional[int]:
+    """Runs per side that find a true ``difference`` (0.10: one side 10 % faster), from the rates of pilot runs.
+
+    Found means that the interval of the ratio lies beyond ``margin`` altogether. With s the spread of
+    log rates on each side, R runs leave a standard error sqrt((s1^2 + s2^2) / R) (``paired``: the spread
+    of the differences), and (t(confidence) + t(power)) of these must fit between margin and difference.
+    Three pilot runs often look calmer than the host is, so s is the upper 90 % limit of what they
+    allow (after Browne 1995, who takes a limit for this reason). At least 3; ``None`` where the pilot has
+    less than two runs on a side, or the difference is within the margin.
+    """
+    room = math.log1p(difference) - math.log1p(margin)
+    ours, theirs = np.log(_given(candidate)), np.log(_given(baseline))
+    if min(len(ours), len(theirs)) < 2 or room <= 0:
+        return None
+    sides = [ours - theirs] if paired else [ours, theirs]
+    variances = [float(side.var(ddof=1)) * (len(side) - 1) / _chi_square_quantile(0.1, len(side) - 1) for side in sides]
+    for runs in range(3, MOST_RUNS):
+        freedom = (runs - 1) * (sum(variances) ** 2 / sum(entry**2 for entry in variances) if sum(variances) else 1)
+        reach = _student_quantile((1 + confidence) / 2, freedom) + _student_quantile(power, freedom)
+        if reach * math.sqrt(sum(variances) / runs) <= room:
+            return runs
+    return MOST_RUNS
 
 
 def batches_in_flight(throughput_per_s: float, mean_latency_s: float, batch_size: float) -> float:
@@ -256,6 +382,50 @@ def _variance_of_log(
         starts = generator.integers(size, size=(blocks, 1))
         logs.append(math.log(statistic(array[(starts + np.arange(length)) % size].ravel()[:size])))
     return float(np.var(logs)), blocks - 1 or 1
+
+
+def _between_ranks(ordered: np.ndarray, q: float, effective: float, confidence: float, *, clip: bool) -> Optional[tuple[float, float]]:
+    """Ends at the real ranks that ``effective`` independent values would give, as places in ``ordered``.
+
+    An end beyond the outermost value is that value, and what it misses is taken off the other side's
+    share (``clip``); or there is no interval.
+    """
+    count, miss = len(ordered), 1 - confidence
+    below, above = miss / 2, miss / 2
+    if clip:  # all values on one side of the quantile: q^n or (1 - q)^n, which exceeds a half share in small samples
+        above, below = (max(miss / 2, q**count), max(miss / 2, (1 - q) ** count))
+        below, above = min(below, miss - above), min(above, miss - below)
+    places = [_rank(q, effective, chance) / (effective + 1) * (count + 1) for chance in (below, 1 - above)]
+    if not clip and (places[0] < 1 or places[1] > count):
+        return None
+    low, high = np.interp(places, np.arange(1, count + 1), ordered)
+    return float(low), float(high)
+
+
+def _rank(q: float, count: float, chance: float) -> float:
+    """The real rank k at which P(Beta(k, count + 1 - k) > q) is ``chance``, by bisection."""
+    from scipy.special import betainc
+
+    low, high = 0.0, count + 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if 1 - betainc(middle, count + 1 - middle, q) < chance:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _normal_quantile(q: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(q))
+
+
+def _chi_square_quantile(q: float, freedom: float) -> float:
+    from scipy.special import chdtri
+
+    return float(chdtri(freedom, 1 - q))
 
 
 def _student_quantile(q: float, freedom: float) -> float:

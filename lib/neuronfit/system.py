@@ -30,9 +30,13 @@ from neuronfit.errors import BadInput
 
 __all__ = [
     "Accelerator",
+    "AcceleratorState",
     "CpuInfo",
+    "HostState",
     "System",
+    "accelerator_state",
     "can_run",
+    "host_state",
     "import_neuron",
     "memory_available",
     "neuron_devices",
@@ -43,15 +47,20 @@ __all__ = [
     "parse_meminfo",
     "parse_neuron_ls_json",
     "parse_nvidia_smi_csv",
+    "parse_nvidia_smi_state",
+    "parse_proc_stat",
+    "peak_memory_bytes",
     "parse_torch_version",
     "physical_cores",
     "probe",
+    "resident_bytes",
     "waited_for_cpu_s",
 ]
 
 GIB = 2**30
 XLA_TRACE = "XLA trace"
 TORCHNEURON_COMPILED = "TorchNeuron compiled"
+TORCHNEURON_EAGER = "TorchNeuron eager"
 
 
 class _Frozen(BaseModel):
@@ -163,6 +172,51 @@ def parse_nvidia_smi_csv(text: str) -> tuple[Accelerator, ...]:
         scale = GIB if size and size[2] == "GiB" else 2**20
         kinds[(name, int(size[1]) * scale if size else None, None if driver.startswith("[") else driver)] += 1
     return tuple(Accelerator(name=name, count=count, memory_bytes_each=memory, driver=driver) for (name, memory, driver), count in kinds.items())
+
+
+@dataclass(frozen=True)
+class AcceleratorState:
+    """Accelerators at one moment, all of the host together. ``None``: not stated."""
+
+    clock_hz: Optional[float] = None
+    """the lowest of them"""
+    power_w: Optional[float] = None
+    """summed"""
+    slowed: tuple[str, ...] = ()
+    """reasons for which the driver holds the clock down: heat or power"""
+
+
+def parse_nvidia_smi_state(text: str) -> AcceleratorState:
+    """``nvidia-smi --query-gpu=clocks.sm,power.draw,clocks_throttle_reasons.active --format=csv,noheader,nounits``.
+
+    MHz, watts, and a bit mask. Of its bits only those that mean heat or power count (NVML
+    ``nvmlClocksThrottleReasons``): 0x8 hardware slowdown, 0x20 software thermal, 0x40 hardware
+    thermal, 0x80 hardware power brake; 0x4, the software power cap, is a card at its limit.
+    """
+    reasons = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat (software)", 0x40: "heat (hardware)", 0x80: "power brake"}
+    clocks, powers, slowed = [], [], []
+    for row in csv.reader(text.splitlines()):
+        cells = [cell.strip() for cell in row]
+        if len(cells) != 3:
+            continue
+        clocks += [float(cells[0]) * 1e6] if re.fullmatch(r"[\d.]+", cells[0]) else []
+        powers += [float(cells[1])] if re.fullmatch(r"[\d.]+", cells[1]) else []
+        mask = int(cells[2], 16) if re.fullmatch(r"0x[0-9a-fA-F]+", cells[2]) else 0
+        slowed += [name for bit, name in reasons.items() if mask & bit]
+    return AcceleratorState(min(clocks, default=None), sum(powers) if powers else None, tuple(dict.fromkeys(slowed)))
+
+
+def parse_proc_stat(text: str, ticks_per_s: float) -> Optional[float]:
+    """Seconds that all CPUs of the machine have been busy since it started, from ``/proc/stat``.
+
+    The first line counts ticks: user, nice, system, idle, iowait, irq, softirq, steal, ... (proc(5)).
+    Time in which a hypervisor ran somebody else (steal) is busy time for us. ``None`` for other text.
+    """
+    first = text.split("\n", 1)[0].split()
+    if len(first) < 9 or first[0] != "cpu" or not all(part.isdigit() for part in first[1:9]):
+        return None
+    user, nice, system, _, _, irq, softirq, steal = map(int, first[1:9])
+    return (user + nice + system + irq + softirq + steal) / ticks_per_s
 
 
 def parse_neuron_ls_json(text: str) -> tuple[Accelerator, ...]:
@@ -293,7 +347,7 @@ def can_run(path: str, system: Optional[System] = None) -> tuple[bool, str]:
     system = system or probe()
     torch = system.packages.get("torch")
     if path not in ("cpu", "cuda", "neuron_xla", "neuron_native"):
-        return False, f"path {path} is measured by its own server or tool, whose files this code does not read yet"
+        return False, f"path {path} is measured through an endpoint, or by its own server's benchmark whose file is adopted"
     if torch is None:
         return False, "torch is not installed"
     if path == "cpu":
@@ -341,6 +395,56 @@ def waited_for_cpu_s() -> Optional[float]:
     waits = [_text(path) for path in Path("/proc/self/task").glob("*/schedstat")]
     numbers = [text.split() for text in waits if text]
     return sum(int(parts[1]) for parts in numbers if len(parts) == 3) / 1e9 if numbers else None
+
+
+@dataclass(frozen=True)
+class HostState:
+    """The host at one moment, read in well under a millisecond. ``None``: the system does not say."""
+
+    load_1min: Optional[float] = None
+    cpu_clock_hz: Optional[float] = None
+    """mean over the CPUs"""
+    busy_s: Optional[float] = None
+    """all CPUs together, since the machine started"""
+
+
+def host_state() -> HostState:
+    """Load, clock and busy time now. Never raises."""
+    try:
+        load: Optional[float] = os.getloadavg()[0]
+    except (OSError, AttributeError):
+        load = None
+    clocks = [float(one) for one in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text("/proc/cpuinfo") or "", re.MULTILINE)]
+    if not clocks:
+        found = [_text(path) for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]
+        clocks = [int(one) / 1e3 for one in found if one and one.strip().isdigit()]
+    ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+    return HostState(load, sum(clocks) / len(clocks) * 1e6 if clocks else None, parse_proc_stat(_text("/proc/stat") or "", ticks))
+
+
+def accelerator_state(path: str) -> AcceleratorState:
+    """Clock and power of the accelerators of a software path; empty where no tool says so. Starts a command for ``cuda``."""
+    if path != "cuda":
+        return AcceleratorState()
+    text, _ = _command("nvidia-smi", "--query-gpu=clocks.sm,power.draw,clocks_throttle_reasons.active", "--format=csv,noheader,nounits")
+    return parse_nvidia_smi_state(text) if text else AcceleratorState()
+
+
+def peak_memory_bytes(*, reset: bool = False) -> Optional[int]:
+    """Peak resident bytes of this process, since the last ``reset`` where the system allows that (Linux). ``None``: unknown."""
+    if reset:
+        try:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            return None
+    found = re.search(r"^VmHWM:\s+(\d+) kB", _text("/proc/self/status") or "", re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+def resident_bytes() -> Optional[int]:
+    """Resident bytes of this process now (Linux). ``None``: unknown."""
+    found = re.search(r"^VmRSS:\s+(\d+) kB", _text("/proc/self/status") or "", re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 def _text(path: Union[str, Path]) -> Optional[str]:

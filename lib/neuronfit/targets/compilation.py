@@ -50,7 +50,10 @@ class Job:
 
     def to_json(self) -> str:
         weights = self.subject.weights
-        subject = {**dataclasses.asdict(self.subject), "weights": weights if weights == "random" else str(Path(weights).resolve())}
+        subject = {
+            **dataclasses.asdict(dataclasses.replace(self.subject, inputs=None)),
+            "weights": weights if weights == "random" else str(Path(weights).resolve()),
+        }
         return json.dumps({"subject": subject, "path": self.path, "shape": self.shape.model_dump(), "analyze": self.analyze})
 
     @classmethod

@@ -6,12 +6,16 @@ and everything that was switched on is recorded.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
 
 from neuronfit import model
-from neuronfit.errors import WaitingForEvidence
+from neuronfit.errors import BadParams, WaitingForEvidence
 from neuronfit.params import Shape
-from neuronfit.targets import Subject, check_memory, inputs_of, model_of, on_a, tensors_of
+from neuronfit.record import Finding, Severity
+from neuronfit.stats import median
+from neuronfit.targets import Subject, TokenTimes, check_memory, inputs_of, model_of, on_a, tensors_of
 
 __all__ = ["CudaTarget"]
 
@@ -20,16 +24,30 @@ class CudaTarget:
     """PyTorch on ``cuda:0`` in inference mode.
 
     Settings: ``precision`` (fp32, bf16, fp16), ``tf32`` (fp32 products on the tensor cores; off by
-    default), ``compile`` (``torch.compile``; off by default).
+    default), ``compile`` (``torch.compile``; off by default), ``compile_mode`` (default,
+    reduce-overhead, max-autotune; with compile), ``cuda_graph`` (one captured graph replayed for each
+    call; off by default, and not for generation, which is a loop). Attention is ``sdpa`` where the
+    model has it. Device time is taken with events beside the clock of the host, which decides.
     """
 
     path = "cuda"
-    settings = ("precision", "tf32", "compile")
+    settings = ("precision", "tf32", "compile", "compile_mode", "cuda_graph")
 
     def __init__(self, subject: Subject):
         self.subject = subject
         self.tf32 = subject.switch("tf32")
         self.compiled = subject.switch("compile")
+        self.compile_mode = subject.choice("compile_mode", "default", ("default", "reduce-overhead", "max-autotune"))
+        self.graphed = subject.switch("cuda_graph")
+        generates = model.TASKS[subject.task].generates
+        if self.graphed and generates:
+            raise BadParams("settings.cuda_graph with the task", subject.task, allowed="false: generation is a loop of many calls")
+        if self.graphed and self.compiled and self.compile_mode != "default":
+            raise BadParams("settings.compile_mode with cuda_graph", self.compile_mode, allowed="default; the other modes capture graphs themselves")
+        self._tokens = TokenTimes() if generates else None
+        if self._tokens is not None:
+            self.parts = self._tokens.parts
+        self._device_s: deque[float] = deque(maxlen=1000)
 
     def prepare(self, shape: Shape) -> None:
         import torch
@@ -47,25 +65,103 @@ class CudaTarget:
         self._shape = shape
         self._inputs = {name: tensor.pin_memory() for name, tensor in inputs_of(self.subject, shape).items()}
         built = model_of(self.subject, "cuda")
-        self._model = torch.compile(built, dynamic=False) if self.compiled else built
+        mode = {} if self.compile_mode == "default" else {"mode": self.compile_mode}
+        self._attention = str(getattr(getattr(built, "config", None), "_attn_implementation", None) or "not stated")
+        self._model = torch.compile(built, dynamic=False, **mode) if self.compiled else built
+        self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._graph: Any = None
         if self.compiled:  # compiles in its first call, which is not a warm-up
             self.issue()
             self.drain()
+        if self.graphed:
+            self._capture()
+
+    def _capture(self) -> None:
+        """Record one call on fixed memory; a few calls on a side stream come first, as PyTorch's notes on CUDA graphs ask."""
+        import torch
+
+        self._static = {name: tensor.to("cuda") for name, tensor in self._inputs.items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                model.call(self._model, self._static, self.subject.task)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._output = tensors_of(model.call(self._model, self._static, self.subject.task))
+        self._graph = graph
+
+    def _compute(self) -> tuple[Any, ...]:
+        if self._graph is not None:
+            for name, tensor in self._inputs.items():
+                self._static[name].copy_(tensor, non_blocking=True)
+            self._graph.replay()
+            return self._output
+        there = {name: tensor.to("cuda", non_blocking=True) for name, tensor in self._inputs.items()}
+        told = self._tokens.told if self._tokens is not None else None
+        return tensors_of(model.call(self._model, there, self.subject.task, self._shape.output_length, told))
 
     def issue(self) -> None:
         import torch
 
-        there = {name: tensor.to("cuda", non_blocking=True) for name, tensor in self._inputs.items()}
-        self._output = tensors_of(model.call(self._model, there, self.subject.task, self._shape.output_length))
+        if self._tokens is not None:
+            self._tokens.begin()
+        self._begin.record()
+        self._output = self._compute()
         if not self._answers:
             self._answers = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True) for one in self._output]
         for answer, one in zip(self._answers, self._output):
             answer.copy_(one, non_blocking=True)
+        self._end.record()
 
     def drain(self) -> None:
         import torch
 
         torch.cuda.synchronize()
+        self._device_s.append(self._begin.elapsed_time(self._end) / 1e3)
+
+    def read_back(self) -> tuple[Any, ...]:
+        """Fetch the answers from the device once more, whatever ``drain`` did."""
+        return tuple(one.cpu() for one in self._output)
+
+    def compilations(self) -> Optional[int]:
+        """Graphs that ``torch.compile`` has made so far in this process; ``None`` in eager mode."""
+        if not self.compiled:
+            return None
+        from torch._dynamo.utils import counters
+
+        return int(counters["stats"]["unique_graphs"])
+
+    def seen(self) -> dict[str, Any]:
+        """Time on the device, from the start of the copies in to the end of the copies out, of the last calls."""
+        return {"device_s_median": round(median(self._device_s), 9)} if self._device_s else {}
+
+    def remarks(self) -> Iterator[Finding]:
+        """What a fair GPU could still have switched on."""
+        half = self.subject.precision in ("bf16", "fp16")
+        off = [
+            name
+            for name, on in (
+                ("half precision", half),
+                ("torch.compile", self.compiled),
+                ("CUDA graphs", self.graphed or self.compile_mode != "default"),
+            )
+            if not on
+        ]
+        if off and not self._tokens:
+            yield Finding(
+                severity=Severity.NOTE,
+                code="gpu_untuned",
+                because=f"this GPU ran without {', '.join(off)}: tuned it may be faster",
+                next="declare settings {precision: fp16, compile: true, cuda_graph: true} as a target of its own, and show parity",
+            )
+
+    def feed(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = {name: tensor.pin_memory() for name, tensor in inputs.items()}
+
+    def outputs(self) -> tuple[Any, ...]:
+        return tuple(self._answers)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -73,6 +169,9 @@ class CudaTarget:
             "autocast": "none",
             "workers": 1,
             "accelerators_used": 1,
-            "route": "torch.compile" if self.compiled else "eager",
+            "route": ("torch.compile" if self.compiled else "eager") + (", CUDA graph" if self.graphed else ""),
             "tf32": self.tf32,
+            "compile_mode": self.compile_mode if self.compiled else "none",
+            "cuda_graph": self.graphed,
+            "attention": getattr(self, "_attention", "sdpa where the model has it"),
         }

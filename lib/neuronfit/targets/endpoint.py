@@ -178,7 +178,9 @@ class EndpointClient:
         streaming = self.endpoint.api != "json"
         body = body_of(self.endpoint, request, streaming=streaming, usage=self.usage)
         try:
-            async with self._session.post(self.url, json=body, headers={REQUEST_ID: str(response.number)}, trace_request_ctx=response) as answer:
+            async with self._session.post(
+                self.url, json=body, headers={REQUEST_ID: str(response.number)}, trace_request_ctx=response, allow_redirects=False
+            ) as answer:
                 self.server = answer.headers.get("Server", self.server)
                 if answer.status != 200:
                     raise RequestFailed(f"http {answer.status}: {_message(await answer.read())}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -20,6 +21,7 @@ from neuronfit import model, system
 from neuronfit.diagnose.private import masked
 from neuronfit.errors import WaitingForEvidence
 from neuronfit.params import Shape
+from neuronfit.record import Finding, Severity
 from neuronfit.targets import NotProven, Subject, check_memory, inputs_of, model_of, on_a, refuse_generation, tensors_of
 
 __all__ = ["NeuronNativeTarget"]
@@ -29,14 +31,24 @@ NO_FALLBACK = {"TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION": "1", "TORCH_NEURONX_P
 
 
 class NeuronNativeTarget:
-    """One compiled graph of fixed shapes. Settings: ``precision`` (fp32, bf16, fp16)."""
+    """One graph of fixed shapes, compiled, or operator by operator.
+
+    Settings: ``precision`` (fp32, bf16, fp16), ``mode`` (compiled or eager; a measurement takes both where
+    none is set, otherwise compiled is meant), ``workers`` (one process per NeuronCore side by side;
+    default 1). In eager mode an operator that the device lacks runs on the CPU and nothing
+    is said: operators are tracked, and a run with such operators is no Neuron evidence.
+    """
 
     path = "neuron_native"
-    settings = ("precision",)
+    settings = ("precision", "mode", "workers")
+    modes = ("compiled", "eager")
+    """Measured one after the other where no mode is set: compiled is not always the quicker one."""
     compiler_args = ('backend="neuron"', "fullgraph=True", "dynamic=False", "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=1")
 
     def __init__(self, subject: Subject):
         self.subject = subject
+        self.eager = subject.choice("mode", "compiled", self.modes) == "eager"
+        self.on_the_cpu: Optional[tuple[str, ...]] = None
         self.proof: Optional[str] = None
         self.cached: Optional[bool] = None
         self.cached_because = "nothing was compiled"
@@ -46,7 +58,44 @@ class NeuronNativeTarget:
 
     def prepare(self, shape: Shape) -> None:
         self.build(shape)
-        self.compile()
+        if not self.eager:
+            self.compile()
+        self._track()
+
+    def _track(self) -> None:
+        """One call with the operators counted: which of them ran on the CPU? ``None`` where this release does not say.
+
+        ``clear_op_tracking`` and ``get_fallback_ops`` (torch-neuronx sources, 2026). The first eager call
+        compiles each operator, which is not a warm-up.
+        """
+        import torch_neuronx
+
+        if self.eager:
+            self._model = self._built
+        clear, fallen = (getattr(torch_neuronx, name, None) for name in ("clear_op_tracking", "get_fallback_ops"))
+        if callable(clear):
+            clear()
+        self.issue()
+        self.drain()
+        self.on_the_cpu = tuple(sorted({str(name) for name in fallen()})) if callable(fallen) else None
+
+    def remarks(self) -> Iterator[Finding]:
+        """Operators that ran on the CPU, or that nobody can tell."""
+        if self.on_the_cpu:
+            shown = ", ".join(self.on_the_cpu[:4]) + (f" and {len(self.on_the_cpu) - 4} more" if len(self.on_the_cpu) > 4 else "")
+            yield Finding(
+                severity=Severity.BLOCKER,
+                code="ran_on_the_cpu",
+                because=f"{len(self.on_the_cpu)} operators ran on the CPU ({shown}): this is no evidence about Neuron",
+                next="compile the graph (settings.mode: compiled), or replace these operators",
+            )
+        elif self.on_the_cpu is None and self.eager:
+            yield Finding(
+                severity=Severity.BLOCKER,
+                code="ran_on_the_cpu",
+                because="this torch-neuronx does not say which operators ran on the CPU (no get_fallback_ops), so an eager run is no evidence about Neuron",
+                next="measure with a torch-neuronx that has it, or compile the graph (settings.mode: compiled)",
+            )
 
     def build(self, shape: Shape) -> None:
         """The model on the device, its inputs on the host. Raises ``WaitingForEvidence`` where that cannot be."""
@@ -109,10 +158,27 @@ class NeuronNativeTarget:
     def drain(self) -> None:
         self._answers = [one.cpu() for one in self._output]
 
+    def read_back(self) -> tuple[Any, ...]:
+        """Fetch the answers from the device once more, whatever ``drain`` did."""
+        return tuple(one.cpu() for one in self._output)
+
+    def compilations(self) -> Optional[int]:
+        """Graphs compiled so far; ``None`` in eager mode and where this release does not say."""
+        import torch_neuronx
+
+        graphs = None if self.eager else _graphs(torch_neuronx)
+        return None if graphs is None else len(graphs)
+
     def save(self, folder: Path) -> list[Path]:
         """The NEFF files this compilation left behind (``TORCH_NEURONX_DEBUG_DIR``); empty when none are found."""
         kept = Path(os.environ.get("TORCH_NEURONX_DEBUG_DIR", "/tmp/neuron_backend"))
         return sorted(path for path in kept.rglob("*.neff") if path.stat().st_mtime >= self._compile_start)
+
+    def feed(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = dict(inputs)
+
+    def outputs(self) -> tuple[Any, ...]:
+        return tuple(self._answers)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -120,9 +186,10 @@ class NeuronNativeTarget:
             "autocast": "none",
             "workers": 1,
             "accelerators_used": 1,
-            "route": system.TORCHNEURON_COMPILED,
-            "compiler_flags": " ".join(self.compiler_args),
+            "route": system.TORCHNEURON_EAGER if self.eager else system.TORCHNEURON_COMPILED,
+            "compiler_flags": None if self.eager else " ".join(self.compiler_args),
             "neuroncores_used": 1,
+            "operators_on_the_cpu": "not stated" if self.on_the_cpu is None else ", ".join(self.on_the_cpu) or "none",
         }
 
 

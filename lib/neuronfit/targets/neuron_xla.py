@@ -9,12 +9,13 @@ The weights are part of the artefact, which is why a trace is never taken from t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from neuronfit import system
 from neuronfit.catalog import instances
-from neuronfit.errors import NotFound, WaitingForEvidence
+from neuronfit.errors import BadParams, NotFound, WaitingForEvidence
 from neuronfit.params import Shape
 from neuronfit.targets import Subject, check_memory, inputs_of, model_of, on_a, refuse_generation, tensors_of
 
@@ -32,7 +33,7 @@ INT64_TARGETS = ("trn2", "trn3")
 
 
 class NeuronXlaTarget:
-    """One traced graph of fixed shapes on one NeuronCore. Every flag that changes the numbers is passed, none is left to a default.
+    """One traced graph of fixed shapes, on one NeuronCore or copied to several. Every flag that changes the numbers is passed, none is left to a default.
 
     Settings: ``precision`` (of the model), ``auto_cast`` (none, matmult, all; default none: the
     compiler's default changed in SDK 2.27), ``auto_cast_type`` (bf16, fp16, tf32; default bf16, used
@@ -40,10 +41,18 @@ class NeuronXlaTarget:
     (1, 2, 3; default 2), ``native_int64`` (disabled, enabled; default disabled) and
     ``implicit_integer_downcast`` (all, none; default all). The last two are passed on Trn2 and later
     to a compiler that knows them; the vendor has announced to change their defaults.
+
+    ``data_parallel`` (NeuronCores, default 1): one call is split over that many copies of the graph
+    (``torch_neuronx.DataParallel``), each compiled for its part of the batch, which must divide.
+    ``workers`` (default 1): that many processes side by side, each with one core of its own
+    (``NEURON_RT_VISIBLE_CORES``) and a whole batch, as the vendor's page measures *Data Parallel*.
     """
 
     path = "neuron_xla"
-    settings = ("precision", "auto_cast", "auto_cast_type", "model_type", "optlevel", "native_int64", "implicit_integer_downcast")
+    settings = (
+        *("precision", "auto_cast", "auto_cast_type", "model_type", "optlevel", "native_int64", "implicit_integer_downcast"),
+        *("data_parallel", "workers"),
+    )
     cached: Optional[bool] = False
     cached_because = "the weights are part of a traced artefact, which is never taken from the compile cache"
     proof = "torch_neuronx.trace returned a compiled module"
@@ -52,6 +61,9 @@ class NeuronXlaTarget:
         self.subject = subject
         self.auto_cast = subject.choice("auto_cast", "none", ("none", "matmult", "all"))
         self.auto_cast_type = subject.choice("auto_cast_type", "bf16", ("bf16", "fp16", "tf32"))
+        self.copies = subject.count("data_parallel", 1)
+        if self.copies > 1 and subject.count("workers", 1) > 1:
+            raise BadParams("settings.data_parallel beside workers", self.copies, allowed="one of the two", next="remove one")
         target = compiler_target(subject.instance_type)
         model_type = subject.choice("model_type", "transformer", ("transformer", "generic", "unet-inference"))
         self.compiler_args = ["--target", target, "--auto-cast", self.auto_cast, "--auto-cast-type", self.auto_cast_type]
@@ -69,10 +81,13 @@ class NeuronXlaTarget:
         """The model and its inputs in host memory. Raises ``WaitingForEvidence`` where that cannot be."""
         refuse_generation(self.subject, self.path)
         check_memory(self.subject, shape, system.memory_available(), "host")
+        if shape.batch_size % self.copies:
+            raise BadParams("shapes: batch_size does not divide over data_parallel", shape.batch_size, allowed=f"a multiple of {self.copies}")
         self._traced = self._output = None
         inputs = inputs_of(self.subject, shape)
         self._function = _positional(model_of(self.subject, "cpu"), tuple(inputs))
-        self._inputs = tuple(self._function.cast(tensor) for tensor in inputs.values())
+        self._names = tuple(inputs)
+        self.feed(inputs)
 
     def analyze(self, workdir: Path) -> dict[str, Any]:
         """The official pre-check: each operator compiled alone. Needs the compiler and no device.
@@ -89,7 +104,21 @@ class NeuronXlaTarget:
         options: dict[str, Any] = {} if system.neuron_devices() else {"cpu_backend": True}
         if workdir is not None:
             options["compiler_workdir"] = str(workdir)
-        self._traced = self._torch_neuronx().trace(self._function, self._inputs, compiler_args=list(self.compiler_args), **options)
+        torch_neuronx = self._torch_neuronx()
+        part = tuple(tensor[: len(tensor) // self.copies] for tensor in self._inputs) if self.copies > 1 else self._inputs
+        self._traced = torch_neuronx.trace(self._function, part, compiler_args=list(self.compiler_args), **options)
+        self._whole = self._traced
+        if self.copies > 1:
+            self._whole = torch_neuronx.DataParallel(self._traced, device_ids=list(range(self.copies)), dim=0)
+            self._whole.disable_dynamic_batching()  # so that another shape than the compiled one is refused and not looped over
+
+    def load(self, file: Path, shape: Shape) -> None:
+        """Take what :meth:`save` wrote instead of compiling: a worker beside the one that compiled."""
+        import torch
+
+        self._torch_neuronx()
+        self.build(shape)
+        self._traced = self._whole = torch.jit.load(str(file))
 
     def _torch_neuronx(self) -> Any:
         try:
@@ -102,7 +131,7 @@ class NeuronXlaTarget:
         return torch_neuronx
 
     def issue(self) -> None:
-        self._output = self._traced(*self._inputs)
+        self._output = self._whole(*self._inputs)
 
     def drain(self) -> None:
         """Nothing to wait for: the traced call has read its results back when it returns."""
@@ -112,6 +141,12 @@ class NeuronXlaTarget:
         path = folder / "model.pt"
         self._traced.save(str(path))
         return [path]
+
+    def feed(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = tuple(self._function.cast(inputs[name]) for name in self._names)
+
+    def outputs(self) -> tuple[Any, ...]:
+        return tuple(self._output)
 
     def describe(self) -> dict[str, Any]:
         precision = self.subject.precision
@@ -126,7 +161,8 @@ class NeuronXlaTarget:
             "accelerators_used": 1,
             "route": system.XLA_TRACE,
             "compiler_flags": " ".join(self.compiler_args),
-            "neuroncores_used": 1,
+            "neuroncores_used": self.copies,
+            "dp_degree": self.copies if self.copies > 1 else None,
         }
 
 

@@ -32,6 +32,21 @@ class Graph:
 
 graphs: list[Graph] = []
 
+lacking: list[str] = []
+"""Operators that the device does not have: an eager call runs them on the CPU and says nothing."""
+
+_fallen: set[str] = set()
+
+
+def clear_op_tracking() -> None:
+    """Forget which operators ran where."""
+    _fallen.clear()
+
+
+def get_fallback_ops() -> list[str]:
+    """Operators that ran on the CPU since the last clearing."""
+    return sorted(_fallen)
+
 
 def get_dynamo_metrics() -> list[Graph]:
     """One entry per graph that was compiled; nothing for one that fell back."""
@@ -62,13 +77,26 @@ class Compiled(torch.nn.Module):
                 _leave_a_neff()
             self.signatures.add(signature)
         log.append("execute")
-        return self.model(**inputs)
+        hooks, self.model._forward_pre_hooks = self.model._forward_pre_hooks, type(self.model._forward_pre_hooks)()
+        try:  # a compiled graph does not go operator by operator
+            return self.model(**inputs)
+        finally:
+            self.model._forward_pre_hooks = hooks
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
             return getattr(self.model, name)
+
+
+def _eager(given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """The model on the device is called: its inputs have to be there too, and what the device lacks runs on the CPU."""
+    for tensor in (*given, *named.values()):
+        if isinstance(tensor, torch.Tensor) and not getattr(tensor, "on_neuron", False):
+            raise RuntimeError("expected all tensors on device neuron, one is on cpu")
+    log.append("operators")
+    _fallen.update(lacking)
 
 
 def _leave_a_neff() -> None:
@@ -82,12 +110,15 @@ def _leave_a_neff() -> None:
 def attach(monkeypatch: Any) -> None:
     """Give torch the device and the backend for one test."""
     module_to, tensor_to, tensor_cpu = torch.nn.Module.to, torch.Tensor.to, torch.Tensor.cpu
+    for name in (lacking, _fallen, log, graphs, fail_with):
+        name.clear()
 
     def to_module(self: torch.nn.Module, *where: Any, **options: Any) -> torch.nn.Module:
         if where[:1] != ("neuron",):
             return module_to(self, *where, **options)
         log.append("to")
         self.on_neuron = True
+        self.register_forward_pre_hook(lambda module, given, named: _eager(given, named), with_kwargs=True)
         return self
 
     def to_tensor(self: torch.Tensor, *where: Any, **options: Any) -> torch.Tensor:

@@ -15,6 +15,10 @@ if os.environ.get("NEURON_DOUBLE_EXIT"):  # leaves without an answer, and leaves
     print("worker", subprocess.Popen(["sleep", "1000"]).pid, flush=True)
     os._exit(int(os.environ["NEURON_DOUBLE_EXIT"]))
 
+if os.environ.get("NEURON_DOUBLE_CORES"):  # a file that hears which process sees which cores
+    with open(os.environ["NEURON_DOUBLE_CORES"], "a") as heard:
+        heard.write(f"{os.getpid()} {os.environ.get('NEURON_RT_VISIBLE_CORES', 'all')}\n")
+
 import neuronxcc  # noqa: E402
 import torch  # noqa: E402
 
@@ -127,3 +131,25 @@ def analyze(func: Any, example_inputs: Any, compiler_workdir: Any = None, **docu
         "supported_operators": {"aten::linear": 3},
         "unsupported_operators": list(unsupported),
     }
+
+
+class DataParallel:
+    """``torch_neuronx.DataParallel`` (SDK 2.31): a batch split over copies of one traced module, joined again."""
+
+    def __init__(self, model: Traced, device_ids: Any = None, dim: int = 0, set_dynamic_batching: bool = True):
+        if not isinstance(model, Traced):
+            raise TypeError("DataParallel takes a traced module")
+        if not device_ids or len(set(device_ids)) != len(device_ids):
+            raise ValueError("device_ids: distinct NeuronCores")
+        self.model, self.device_ids, self.dim, self.dynamic = model, list(device_ids), dim, set_dynamic_batching
+        self.num_workers = 2 * len(self.device_ids)
+
+    def disable_dynamic_batching(self) -> None:
+        self.dynamic = False
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        count = len(self.device_ids)
+        if not self.dynamic and any(tensor.shape[self.dim] / count != shape[self.dim] for tensor, (shape, _) in zip(tensors, self.model.frozen)):
+            raise RuntimeError("with dynamic batching off, the batch over the cores must be the compiled one")
+        parts = [self.model(*part) for part in zip(*(tensor.chunk(count, self.dim) for tensor in tensors))]
+        return tuple(torch.cat(same, self.dim) for same in zip(*parts))
