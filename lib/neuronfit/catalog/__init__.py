@@ -8,6 +8,9 @@ module                  answers                                       file
 ======================  ============================================  =================================
 ``instances``           what is inside an EC2 instance type?          ``instances.csv``
 ``prices``              what does an hour of it cost, on what terms?  ``prices.csv``
+``availability``        where and how is it sold at all?              (see the module)
+``deployments``         what do EKS, ECS, Batch, SageMaker add?       ``deployments.csv``
+``claims``              what does AWS claim, and what became of it?   ``claims.csv``
 ``published``           what speed has a vendor printed for a model?  ``published.csv``, ``collections.csv``
 ``paths``               which software runs there, for how long?      ``paths.csv``, ``sdk_versions.csv``
 ``traps``               what is known to go wrong with this model?    ``traps.csv``

@@ -15,10 +15,13 @@ from typing import Optional, Union
 from neuronfit.catalog import tables
 from neuronfit.errors import NotFound, nearest
 
-__all__ = ["DTYPES", "Instance", "every", "find"]
+__all__ = ["DTYPES", "THIS_HOST", "Instance", "every", "find"]
 
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 """Number formats for which a peak is recorded. A format the hardware lacks has no entry."""
+
+THIS_HOST = "this-host"
+"""Whatever machine is at hand: a type without a price and without facts, for targets of path ``cpu``."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Instance:
     instance_type: str
     family: str
     vendor: str
-    """``"nvidia"`` or ``"aws_neuron"``"""
+    """``"nvidia"`` or ``"aws_neuron"``; ``"host"`` for ``this-host``"""
     level: str
     """``"instance"`` or ``"ultraserver"``"""
     vcpus: Optional[int]
@@ -105,6 +108,8 @@ def find(instance_type: str) -> Instance:
 
     Raises :class:`~neuronfit.errors.NotFound`; its message names the nearest types.
     """
+    if instance_type == THIS_HOST:
+        return _this_host()
     try:
         return _by_type()[instance_type]
     except KeyError:
@@ -115,6 +120,35 @@ def find(instance_type: str) -> Instance:
 def every(level: Optional[str] = "instance") -> tuple[Instance, ...]:
     """All EC2 instance types in file order; ``level=None`` includes UltraServers."""
     return tuple(row for row in _by_type().values() if level in (None, row.level))
+
+
+def _this_host() -> Instance:
+    """Nothing is stated about it; what it is, is read where it is measured (:func:`neuronfit.system.probe`)."""
+    return Instance(
+        instance_type=THIS_HOST,
+        family=THIS_HOST,
+        vendor="host",
+        level="host",
+        vcpus=None,
+        memory_bytes=None,
+        accelerator_name="CPU of this host",
+        accelerator_count=1,
+        accelerator_memory_bytes_each=None,
+        accelerator_memory_bytes=None,
+        memory_bandwidth_bytes_per_s=None,
+        peak_flops={},
+        neuroncores=None,
+        logical_neuroncores=None,
+        neuroncores_per_chip=None,
+        generation=None,
+        compiler_target=None,
+        network_gbit_per_s=None,
+        source="the host itself",
+        accelerator_source="the host itself",
+        as_of="",
+        trust="none: nothing is stated",
+        note="no price; steps about money say so",
+    )
 
 
 def _families() -> str:

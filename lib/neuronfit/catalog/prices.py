@@ -1,4 +1,8 @@
-"""What an instance-hour costs: dated price snapshots for nine regions and four ways to buy.
+"""What an instance-hour costs: dated price snapshots by region and way to buy.
+
+The shipped snapshot is ``prices.csv``. ``neuronfit prices refresh`` writes newer ones to a folder of the
+user (:func:`folder`); they are read too, and for each type, region and purchase option the newest
+``as_of`` wins. A look-up that failed wrote nothing, so the older price stays.
 
 Prices are USD per instance-hour, Linux, shared tenancy. ``status`` says what a row is worth:
 
@@ -12,27 +16,98 @@ historic     kept for the price history only
 
 :func:`find` answers with current rows only; a derived on-demand price stands in where nothing is
 quoted and is graded ``estimated``. Reserved and capacity-block prices must never be put beside
-on-demand ones: ask for the same ``purchase_option`` on both sides.
+on-demand ones: :func:`same_basis` refuses it. :func:`age_days` and :func:`old_prices` say how old a price is;
+where a type is sold at all says :mod:`~neuronfit.catalog.availability`.
 """
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
+from datetime import date
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import TYPE_CHECKING, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional, Union
 
 from neuronfit.catalog import instances, sources, tables
-from neuronfit.errors import NotFound, nearest
+from neuronfit.errors import BadInput, NotComparable, NotFound, nearest
 from neuronfit.provenance import Grade, Published, Quantity
+from neuronfit.record import Finding, Severity
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["OPTIONS", "STATUSES", "Price", "every", "find", "history", "options", "regions", "table"]
+__all__ = [
+    "ABSENT",
+    "COLUMNS",
+    "LIVE",
+    "OLD_AFTER_DAYS",
+    "OPTIONS",
+    "SHIPPED",
+    "STATUSES",
+    "Price",
+    "absences",
+    "age_days",
+    "availability",
+    "discounted",
+    "every",
+    "find",
+    "folder",
+    "history",
+    "interruption_band",
+    "old_prices",
+    "options",
+    "regions",
+    "reread",
+    "same_basis",
+    "shipped_as_of",
+    "table",
+]
 
-OPTIONS = ("on_demand", "reserved_1yr_no_upfront", "reserved_3yr_no_upfront", "capacity_block", "spot_estimate")
+OPTIONS = (
+    "on_demand",
+    "reserved_1yr_no_upfront",
+    "reserved_1yr_partial_upfront",
+    "reserved_1yr_all_upfront",
+    "reserved_3yr_no_upfront",
+    "reserved_3yr_partial_upfront",
+    "reserved_3yr_all_upfront",
+    "compute_savings_plan_1yr_no_upfront",
+    "compute_savings_plan_3yr_no_upfront",
+    "instance_savings_plan_1yr_no_upfront",
+    "instance_savings_plan_3yr_no_upfront",
+    "capacity_block",
+    "spot",
+    "spot_estimate",
+    "sagemaker_hosting",
+)
+"""Every way to buy that can be asked for; the shipped snapshot has rows for those that :func:`options` lists."""
+
 STATUSES = ("current", "superseded", "derived", "estimate", "historic")
+
+ABSENT = "absent"
+"""Status of a row of a refreshed file that says: asked, and there is no such price. It has no amount."""
+
+COLUMNS = ("instance_type", "region", "purchase_option", "usd_per_hour", "as_of", "status", "grade", "source", "note")
+"""Of ``prices.csv`` and of every refreshed file."""
+
+LIVE = {
+    "aws-price-list-api": "AWS Price List Query API (GetProducts), asked with the user's credentials",
+    "aws-savings-plans-api": "AWS Savings Plans API (DescribeSavingsPlansOfferingRates), asked with the user's credentials",
+    "aws-spot-history-api": "EC2 DescribeSpotPriceHistory, asked with the user's credentials",
+    "aws-capacity-block-api": "EC2 DescribeCapacityBlockOfferings, asked with the user's credentials",
+}
+"""Sources of refreshed rows: id -> title."""
+
+OLD_AFTER_DAYS = 180
+"""A price older than this is a finding: the June 2025 cut and the capacity-block updates of 2026 both came within half a year."""
+
+SHIPPED = "shipped"
+"""Value of ``NEURONFIT_PRICES`` that leaves refreshed files alone."""
 
 _PREFERRED_REGION = "us-east-1"
 
@@ -51,6 +126,25 @@ class Price:
     source: str
     note: str
 
+    def __post_init__(self) -> None:
+        if not (self.usd_per_hour.is_finite() and self.usd_per_hour > 0):
+            raise BadInput(
+                f"a price of zero is no price: {self.instance_type} in {self.region} {self.purchase_option}",
+                str(self.usd_per_hour),
+                allowed="a finite number of USD per hour above 0",
+                next="leave the row out: it is a reservation's or an unused block's placeholder",
+            )
+
+    @property
+    def live(self) -> bool:
+        """Whether it was asked from AWS by this user."""
+        return self.source in LIVE
+
+    @property
+    def basis(self) -> str:
+        """Region and purchase option in words; two prices are comparable when these are the same."""
+        return f"{self.purchase_option.replace('_', ' ')} in {self.region}"
+
     def quantity(self) -> Quantity:
         """The price as a graded number in USD/h."""
         return Quantity(
@@ -65,7 +159,7 @@ class Price:
         if self.grade is not Grade.PUBLISHED:
             raise ValueError(f"the price of {self.instance_type} in {self.region} is {self.grade}, not published")
         return Published(
-            title=sources.find(self.source).title,
+            title=LIVE.get(self.source) or sources.find(self.source).title,
             date=self.as_of,
             conditions={"region": self.region, "operating system": "Linux", "tenancy": "shared"},
             price_basis=self.purchase_option,
@@ -77,21 +171,72 @@ class Price:
 
 @lru_cache(maxsize=None)
 def every() -> tuple[Price, ...]:
-    """All rows, whatever their status, in file order."""
-    return tuple(
-        Price(
-            instance_type=row["instance_type"],
-            region=row["region"],
-            purchase_option=row["purchase_option"],
-            usd_per_hour=Decimal(row["usd_per_hour"]),
-            as_of=row["as_of"],
-            status=row["status"],
-            grade=Grade(row["grade"]),
-            source=row["source"],
-            note=row["note"],
-        )
-        for row in tables.read("prices")
-    )
+    """All rows, whatever their status: the shipped ones in file order, then refreshed ones by file name."""
+    return (*_shipped(), *(row for _, row in _refreshed() if isinstance(row, Price)))
+
+
+@lru_cache(maxsize=None)
+def _shipped() -> tuple[Price, ...]:
+    return tuple(_price(row) for row in tables.read("prices"))
+
+
+def _price(row: dict[str, str]) -> Price:
+    return Price(**{**row, "usd_per_hour": Decimal(row["usd_per_hour"]), "grade": Grade(row["grade"])})
+
+
+def shipped_as_of() -> str:
+    """The newest date in the shipped snapshot, ISO."""
+    return max(price.as_of for price in _shipped())
+
+
+def folder() -> Optional[Path]:
+    """Where refreshed snapshots lie: ``NEURONFIT_PRICES``, else the user's data folder; ``None`` when it says ``shipped``."""
+    said = os.environ.get("NEURONFIT_PRICES", "").strip()
+    if said == SHIPPED:
+        return None
+    if said:
+        return Path(said).expanduser()
+    data = os.environ.get("XDG_DATA_HOME", "").strip()
+    return (Path(data) if data else Path.home() / ".local" / "share") / "neuronfit"
+
+
+@lru_cache(maxsize=None)
+def _refreshed() -> tuple[tuple[str, Union[Price, tuple[str, str, str, str, str]]], ...]:
+    """(file name, price) of every refreshed row; a row without a price is (type, region, option, date, reason).
+
+    Raises :class:`~neuronfit.errors.BadInput` naming the file and line of what is no price row.
+    """
+    where, found = folder(), []
+    for path in sorted(where.glob("prices-*.csv")) if where is not None and where.is_dir() else ():
+        with open(path, encoding="utf-8", newline="") as lines:
+            rows = csv.DictReader(lines)
+            if tuple(rows.fieldnames or ()) != COLUMNS:
+                raise BadInput("not a refreshed price file", str(path), allowed=", ".join(COLUMNS), next="delete it, or neuronfit prices refresh")
+            for row in rows:
+                try:
+                    date.fromisoformat(row["as_of"])
+                    if row["status"] == ABSENT:
+                        found.append((path.name, (row["instance_type"], row["region"], row["purchase_option"], row["as_of"], row["note"])))
+                    else:
+                        found.append((path.name, _price(row)))
+                except (ValueError, TypeError, InvalidOperation, BadInput) as error:
+                    raise BadInput(f"{path}, line {rows.line_num} is no price row ({error})", next="delete the file, or repair the line") from None
+    return tuple(found)
+
+
+def absences(instance_type: str, region: str, purchase_option: str) -> tuple[tuple[str, str], ...]:
+    """(date, reason) of each refresh that asked for this price and learnt that there is none; newest first."""
+    key = (instance_type, region, purchase_option)
+    rows = [row[3:] for _, row in _refreshed() if not isinstance(row, Price) and row[:3] == key]
+    return tuple(sorted(rows, reverse=True))
+
+
+def reread() -> None:
+    """Forget what was read, so that a snapshot refreshed in this process counts."""
+    from neuronfit.catalog.availability import known
+
+    for cached in (every, _shipped, _refreshed, _by_key, regions, options, _priced_types, known):
+        cached.cache_clear()
 
 
 @lru_cache(maxsize=None)
@@ -99,7 +244,7 @@ def _by_key() -> dict[tuple[str, str, str], tuple[Price, ...]]:
     groups: dict[tuple[str, str, str], list[Price]] = {}
     for price in every():
         groups.setdefault((price.instance_type, price.region, price.purchase_option), []).append(price)
-    return {key: tuple(sorted(rows, key=lambda row: row.as_of, reverse=True)) for key, rows in groups.items()}
+    return {key: tuple(sorted(rows, key=lambda row: (row.as_of, row.live), reverse=True)) for key, rows in groups.items()}
 
 
 @lru_cache(maxsize=None)
@@ -108,9 +253,81 @@ def regions() -> tuple[str, ...]:
     return tuple(sorted({price.region for price in every()}))
 
 
+@lru_cache(maxsize=None)
 def options() -> tuple[str, ...]:
-    """The ways to buy that the snapshot knows."""
-    return OPTIONS
+    """The ways to buy that there are rows for, in the order of :data:`OPTIONS`."""
+    known = {price.purchase_option for price in every()}
+    return tuple(option for option in OPTIONS if option in known)
+
+
+def availability(instance_type: str):
+    """Where and how this type is sold at all: an :class:`~neuronfit.catalog.availability.Availability`."""
+    from neuronfit.catalog.availability import availability as answer
+
+    return answer(instance_type)
+
+
+# -- age and basis ----------------------------------------------------------------------------
+
+
+def age_days(price: Union[Price, str], today: date) -> int:
+    """Days between the day a price was seen to hold (a :class:`Price` or its ISO date) and ``today``; never below 0."""
+    as_of = price.as_of if isinstance(price, Price) else price
+    return max(0, (today - date.fromisoformat(as_of)).days)
+
+
+def old_prices(as_of_by_target: dict[str, Optional[str]], today: date) -> tuple[Finding, ...]:
+    """The finding ``prices_old`` when a target's price is older than :data:`OLD_AFTER_DAYS`; empty otherwise.
+
+    Targets without a price (``None``) are left out.
+    """
+    ages = {name: age_days(as_of, today) for name, as_of in as_of_by_target.items() if as_of}
+    old = {name: days for name, days in ages.items() if days > OLD_AFTER_DAYS}
+    if not old:
+        return ()
+    said = ", ".join(f"{name} {as_of_by_target[name]} ({days} days)" for name, days in old.items())
+    return (
+        Finding(
+            severity=Severity.WARNING,
+            code="prices_old",
+            because=f"prices older than {OLD_AFTER_DAYS} days: {said}",
+            next="neuronfit prices refresh, or give the team's own rates with their dates in pricing.overrides",
+        ),
+    )
+
+
+def same_basis(prices: Sequence[Price]) -> str:
+    """The one basis of these prices in words. Raises :class:`~neuronfit.errors.NotComparable` for mixed regions or options."""
+    bases = {price.basis: price for price in prices}
+    if len(bases) > 1:
+        said = " against ".join(f"{price.instance_type} {basis}" for basis, price in bases.items())
+        raise NotComparable(
+            "prices on different bases",
+            said,
+            allowed="one region and one purchase option for both sides",
+            next="set pricing.region and pricing.purchase_option once, for every target",
+        )
+    return next(iter(bases), "")
+
+
+def discounted(price: Price, fraction: float) -> Quantity:
+    """A list price less the team's discount, USD/h; grade ``estimated``, because the discount is what the team says of it.
+
+    Capacity blocks are left as they are, since commitment discounts do not apply to them; a fraction of 0 changes nothing.
+    """
+    if not 0 <= fraction < 1:
+        raise BadInput("pricing.discount is not a fraction", fraction, allowed="from 0 to below 1", next="write 0.12 for 12 %")
+    plain = price.quantity()
+    if fraction == 0 or price.purchase_option == "capacity_block":
+        return plain
+    value = float(price.usd_per_hour * (1 - Decimal(str(fraction))))
+    return plain.model_copy(update={"value": value, "grade": Grade.ESTIMATED, "why": f"{plain.why}, less {fraction:.4g} of it (pricing.discount)"})
+
+
+def interruption_band(price: Price) -> Optional[str]:
+    """How often such spot instances were interrupted in a month, as the Spot Advisor prints it (``"<5%"``); ``None`` where unknown."""
+    match = re.search(r"interruption band ([<>]?\d+(?:-\d+)?%)", price.note)
+    return match.group(1) if match else None
 
 
 def find(instance_type: str, region: str, purchase_option: str, *, status: Optional[str] = None) -> Price:
@@ -194,6 +411,13 @@ def _not_quoted(instance_type: str, region: str, purchase_option: str, rows: tup
         what += f"; the only quote is {stale.usd_per_hour} USD/h of {stale.as_of} and that one is {stale.status}" + (
             f" ({stale.note})" if stale.note else ""
         )
+    if not rows:
+        sold = availability(instance_type)
+        if sold.capacity_block_only and purchase_option != "capacity_block":
+            what += "; it is sold as capacity blocks only, prepaid for a fixed window"
+    gone = absences(instance_type, region, purchase_option)
+    if gone:
+        what += f"; asked on {gone[0][0]}: {gone[0][1]}"
     near = _nearest_rows(instance_type, region, purchase_option)
     what += "; nearest: " + (", ".join(str(price) for price in near) if near else "no price of this type at all")
     return NotFound(what, next="use a price above, or give your own under pricing.overrides")
