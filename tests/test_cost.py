@@ -1,15 +1,20 @@
 """Step 6: what a useful result costs, on one price basis."""
 
 import math
+import random
+from dataclasses import replace
 from decimal import Decimal
+from statistics import NormalDist
 
 import pytest
 from example_questions import measured, question, stated, walk
-from neuronfit import compare, cost, utilization
+from neuronfit import compare, cost, doubt, utilization
 from neuronfit.catalog import prices, published
 from neuronfit.cost import Basis, Priced, saving_fraction, usd_per_million
-from neuronfit.errors import BadInput, NotComparable
+from neuronfit.errors import BadInput, BadParams, NotComparable
+from neuronfit.params import HostCost
 from neuronfit.provenance import Grade, Quantity, absent
+from neuronfit.useful import Fleet, beside, monthly_usd, useful_share
 
 TRN1 = [row for row in published.every() if row.collection == "trn1-2025-09-18"]
 
@@ -179,8 +184,16 @@ def test_expected_is_full_load_over_utilization(tmp_path):
 
 
 def test_what_a_fleet_cannot_carry_is_not_useful(tmp_path):
-    """One declared instance of 2,168/s under 4,000/s serves 2,168 of them: full load, no cheaper."""
+    """One declared instance of 2,168/s under 4,000/s: the queue grows for ever, every answer is late, and none of them is useful."""
     _, rows = priced(question(tmp_path, baseline__count=1, traffic={"mean_per_s": 4000, "peak_per_s": 4000}))
+    assert not rows["l4"].expected.known and "no result is useful" in rows["l4"].expected.why and "100.00% late" in rows["l4"].expected.why
+    assert rows["l4"].useful.value == 0 and rows["l4"].per_month.value == pytest.approx(587.504)
+
+
+def test_without_an_objective_it_serves_what_it_can(tmp_path):
+    """Nothing can be late: 2,168 of 4,000/s are answered, so it costs what it does at full load."""
+    asked = question(tmp_path, baseline__count=1, traffic={"mean_per_s": 4000, "peak_per_s": 4000}, objective={})
+    _, rows = priced(asked)
     assert rows["l4"].expected.value == pytest.approx(rows["l4"].full_load.value)
 
 
@@ -270,7 +283,7 @@ def test_what_the_source_printed_is_said_with_its_basis(tmp_path):
 def test_every_other_basis_is_in_the_table_or_absent_with_the_reason(tmp_path):
     _, rows = priced(question(tmp_path))
     other = rows["inf2"].other_bases
-    assert set(other) == set(prices.OPTIONS)
+    assert set(other) == set(prices.options())
     assert other["on_demand"] == rows["inf2"].full_load
     reserved = float(prices.find("inf2.xlarge", "us-east-1", "reserved_3yr_no_upfront").usd_per_hour)
     assert other["reserved_3yr_no_upfront"].value == pytest.approx(1e6 * reserved / (2674.18956433 * 3600))
@@ -353,3 +366,248 @@ def test_a_candidate_that_misses_the_objective_does_not_lead_while_another_keeps
     _, rows = priced(asked)
     assert rows["inf2"].full_load.value < rows["trn1"].full_load.value
     assert cost.leading(asked) == "trn1"
+
+
+# -- useful results ---------------------------------------------------------------------------
+
+
+def fleet(**changes):
+    """Five instances of 2,000/s that carry a peak of 9,000/s and a mean of 3,000/s."""
+    known = dict(hours=5 * 730.0, because="x", instances=5.0, load=4.5, capacity_per_s=2000.0, asked_per_s=3000.0, grows="fixed")
+    return Fleet(**{**known, **changes})
+
+
+def test_a_fleet_grows_by_whole_instances():
+    """Peak 9,000 at 2,000 each: 5. Half the volume: ceil(2.25) = 3. Twice as fast instances: 3. A spare one stays a spare one."""
+    assert fleet().hours_at(2000, 3000) == 3650
+    assert fleet().hours_at(2000, 1500) == 3 * 730 and fleet().hours_at(4000, 3000) == 3 * 730
+    assert fleet(hours=6 * 730.0, instances=6.0).hours_at(2000, 1500) == 4 * 730
+    assert fleet(grows="declared").hours_at(1, 99999) == 3650
+    assert fleet(grows="elastic").hours_at(2000, 1500) == pytest.approx(3650 / 2)
+    assert fleet(grows="elastic").hours_at(2000, 1) == 730  # never below the fewest
+
+
+def test_usd_per_million_useful_results_by_hand():
+    """5 x 0.80 USD/h x 730 = 2,920 + 80 a month + 0.01 per million of 7,884 million = 3,078.84; 98 % of them useful: 0.39849 per million."""
+    one = fleet(usd_per_month=80.0, usd_per_million=0.01)
+    assert one.usd_at(0.80, 2000, 3000) == pytest.approx(3078.84)
+    assert one.usd_per_million_at(0.80, 2000, 3000, 0.98) == pytest.approx(3078.84 / (7884 * 0.98))
+    starved = fleet(grows="declared", instances=1.0, hours=730.0)  # one instance: 2,000 of 3,000/s
+    assert starved.carried_at(2000, 3000) == pytest.approx(2 / 3)
+    assert starved.usd_per_million_at(0.80, 2000, 3000, 1.0) == pytest.approx(usd_per_million(0.80, 2000))
+
+
+def test_money_is_summed_in_decimals():
+    parts = {"storage": Decimal("0.1"), "load balancer": Decimal("0.2")}
+    assert monthly_usd(0.7, 3, parts) == Decimal("2.4")
+    costs = (
+        HostCost(name="storage", usd_per_month=0.1),
+        HostCost(name="transfer", usd_per_million=0.2),
+        HostCost(name="balancer", usd_per_month=7, target="l4"),
+    )
+    assert beside(costs, "inf2", 3e6) == {"storage": Decimal("0.1"), "transfer": Decimal("0.6")}
+    assert beside(costs, "l4", 0)["balancer"] == 7
+
+
+def test_what_is_declared_beside_the_instances_is_in_the_bill(tmp_path):
+    """18 a month for the balancer and 0.01 per million of 1,051.2 million asked for a month at 400/s: 28.51 USD on each side."""
+    declared = [{"name": "load balancer", "usd_per_month": 18}, {"name": "transfer", "usd_per_million": 0.01}]
+    _, rows = priced(question(tmp_path, pricing__surroundings=declared))
+    assert rows["l4"].per_month.value == pytest.approx(587.504 + 18 + 10.512)
+    assert {name: usd.value for name, usd in rows["l4"].beside_per_month.items()} == {"load balancer": 18, "transfer": pytest.approx(10.512)}
+    assert rows["l4"].expected.value == pytest.approx((587.504 + 28.512) / 1051.2)
+    assert rows["inf2"].saving_per_month.value == pytest.approx(587.504 - 553.486)
+
+
+@pytest.mark.parametrize("missed, error, share", [(None, None, 1.0), (0.01, None, 0.99), (None, 0.02, 0.98), (0.01, 0.02, 0.99 * 0.98)])
+def test_late_and_failed_results_are_not_useful(tmp_path, missed, error, share):
+    asked = question(tmp_path)
+    values = {"throughput_per_s": 1000.0, "latency_p99_s": 0.01, **({} if error is None else {"error_fraction": error})}
+    figure = stated(asked, "inf2", imported=True, values=values)
+    load = utilization.estimate(asked).targets[0]
+    load = load.model_copy(update={"missed": None if missed is None else Quantity(value=missed, unit="fraction", grade=Grade.ESTIMATED)})
+    found, because = useful_share(figure, load)
+    assert found.value == pytest.approx(share) and ("not counted" in because) == (error is None) and ("not known" in because) == (missed is None)
+
+
+def test_goodput_stands_where_nothing_was_simulated(tmp_path):
+    asked = question(tmp_path)
+    figure = stated(asked, "inf2", imported=True, values={"throughput_per_s": 1000.0, "goodput_fraction": 0.93, "error_fraction": 0.01})
+    assert useful_share(figure, None)[0].value == 0.93
+
+
+def test_costs_by_what_is_counted(tmp_path):
+    """0.526528 per million requests of 128 tokens: 0.0041135 per million tokens; 64 tokens on average cost twice as much each."""
+    _, rows = priced(question(tmp_path / "a"))
+    assert rows["inf2"].per_unit["inference"].value == pytest.approx(0.526528, abs=1e-6)
+    assert rows["inf2"].per_unit["input token"].value == pytest.approx(0.526528 / 128, rel=1e-5)
+    _, rows = priced(question(tmp_path / "b", traffic__sequence_lengths={32: 0.5, 96: 0.5}))
+    assert rows["inf2"].per_unit["input token"].value == pytest.approx(0.526528 / 64, rel=1e-5)
+    assert "padding not counted" in rows["inf2"].per_unit["input token"].why
+    assert rows["inf2"].tokens_per_usd.value == pytest.approx(2674.18956433 * 128 * 3600 / 0.7582)
+
+
+def test_a_cost_at_saturation_is_called_one(tmp_path):
+    asked = question(tmp_path, objective={"latency_p99_ms": 1.0})
+    record, _ = priced(asked)
+    found = {finding.target: finding for finding in record.findings if finding.code == "cost_misses_objective"}
+    assert "inf2" in found and "of 1 ms" in found["inf2"].because and "at saturation" in found["inf2"].because
+    assert not [finding for finding in priced(question(tmp_path / "kept"))[0].findings if finding.code == "cost_misses_objective"]
+
+
+# -- doubt ------------------------------------------------------------------------------------
+
+CERTAIN = {"doubt": {"published": 0, "imported": 0, "measured": 0, "estimated": 0, "volume": 0, "price": 0, "estimated_price": 0}}
+
+
+def test_with_certain_inputs_the_draws_are_the_closed_form(tmp_path):
+    _, rows = priced(question(tmp_path, policy=CERTAIN))
+    for name, usd in (("l4", 0.8048), ("inf2", 0.7582), ("trn1", 1.34375)):
+        assert rows[name].expected.value == pytest.approx(1e6 * usd / (400 * 3600), rel=1e-12)
+        assert rows[name].expected.low is None and rows[name].per_month.low is None and rows[name].tornado == () and rows[name].assumed == ()
+    assert rows["inf2"].probability_cheaper.value == 1 and rows["trn1"].probability_cheaper.value == 0
+    assert rows["inf2"].saving_per_month.value == pytest.approx(34.018) and rows["inf2"].saving_per_month.low is None
+
+
+def test_the_probability_at_full_load_is_the_analytic_one(tmp_path):
+    """ln of the ratio of costs is normal: mean ln(0.0788 / 0.1031), variance 2 (ln 1.25 / 1.96)^2; both throughputs are published."""
+    _, rows = priced(question(tmp_path))
+    ratio = (0.7582 / 2674.18956433) / (0.8048 / 2168.0)
+    sigma = math.sqrt(2) * math.log(1.25) / 1.959964
+    expected = NormalDist().cdf(-math.log(ratio) / sigma)
+    assert 0.9 < expected < 0.99
+    assert rows["inf2"].probability_cheaper_full_load.value == pytest.approx(expected, abs=0.01)
+    assert rows["inf2"].probability_cheaper_full_load.grade is Grade.ESTIMATED
+
+
+def test_a_lognormal_volume_gives_analytic_quantiles(tmp_path):
+    """One declared instance each: cost is 1 / volume, so its 5th percentile is that at the volume's 95th."""
+    doubt = {"doubt": {**CERTAIN["doubt"], "volume": 0.2}}
+    asked = question(tmp_path, policy=doubt, baseline__count=1, traffic={"mean_per_s": 400, "peak_per_s": 400, "daily_shape": "flat"})
+    _, rows = priced(asked)
+    reach = math.exp(math.log(1.2) / 1.959964 * 1.644854)
+    found = rows["l4"].expected
+    assert found.low == pytest.approx(0.558889 / reach, rel=0.01) and found.high == pytest.approx(0.558889 * reach, rel=0.01)
+    assert rows["l4"].per_month.low is None  # the bill does not depend on the volume
+
+
+def test_a_tornado_has_each_input_at_its_ends(tmp_path):
+    """An override that is certain, a volume of 400/s within a factor of 1.2, a throughput that one instance never feels."""
+    _, rows = priced(question(tmp_path))
+    table = {entry.input: entry for entry in rows["inf2"].tornado}
+    assert list(table)[0] == "volume" and set(table) == {"volume", "throughput"}
+    assert table["volume"].usd_at_low.value == pytest.approx(0.526528 * 1.2, rel=1e-5)
+    assert table["volume"].usd_at_high.value == pytest.approx(0.526528 / 1.2, rel=1e-5)
+    assert table["throughput"].usd_at_low.value == table["throughput"].usd_at_high.value == pytest.approx(0.526528, rel=1e-5)
+    assert "a factor of 1.25 either way is assumed" in " ".join(rows["inf2"].assumed)
+
+
+def test_a_measured_interval_is_not_replaced_by_an_assumption(tmp_path):
+    asked = question(tmp_path)
+    asked.dossier.admit(measured(asked, "inf2", [900, 1000, 1100]))
+    _, rows = priced(asked)
+    assert not [text for text in rows["inf2"].assumed if text.startswith("throughput")]
+    [speed] = [entry for entry in rows["inf2"].tornado if entry.input == "throughput"]
+    assert (speed.low.value, speed.high.value) == (900, 1100)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_more_utilization_never_costs_more_per_result(seed):
+    """The same fleet with more to do, up to what it carries; whatever stands beside it by the month."""
+    pick = random.Random(seed)
+    one = fleet(grows="declared", instances=pick.uniform(1, 9), hours=pick.uniform(1, 9) * 730, usd_per_month=pick.uniform(0, 500))
+    one = replace(one, hours=one.instances * 730)
+    rates = sorted(pick.uniform(1, one.instances * 2000) for _ in range(20))
+    costs = [one.usd_per_million_at(0.8, 2000, rate, 0.99) for rate in rates]
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in zip(costs, costs[1:]))
+
+
+# -- from which volume on ---------------------------------------------------------------------
+
+
+def side(name, usd, speed, mean=400.0, peak=1200.0, **changes):
+    def known(value, unit):
+        return Quantity(value=value, unit=unit, grade=Grade.PUBLISHED)
+
+    count = math.ceil(peak / speed)
+    made = fleet(hours=count * 730.0, instances=float(count), load=peak / speed, capacity_per_s=speed, asked_per_s=mean, **changes)
+    return doubt.Inputs(name, name, known(usd, "USD/h"), known(speed, "1/s"), known(mean, "1/s"), known(1.0, "fraction"), made)
+
+
+def test_a_dearer_faster_instance_pays_from_a_volume_on():
+    """3 USD for 3,000/s against 2 USD for 1,000/s, peak three times the mean. The last step on which it is dearer is the first: one of
+    it (3) against one of the others (2), up to a peak of 1,000/s, which is 333/s on average and 876 million a month."""
+    found = doubt.break_even_volume(side("c", 3.0, 3000.0), side("b", 2.0, 1000.0))
+    assert found.value == pytest.approx(1000 / 3 * 730 * 3600)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_beyond_the_volume_it_is_never_dearer_and_just_below_it_is(seed):
+    """Counted one by one on a grid of peaks."""
+    pick = random.Random(seed)
+    p_c, p_b, t_c, t_b = pick.uniform(1, 4), pick.uniform(1, 4), pick.uniform(500, 3000), pick.uniform(500, 3000)
+    found = doubt.break_even_volume(side("c", p_c, t_c), side("b", p_b, t_b))
+    dearer = [peak for peak in range(1, 120_000, 7) if p_c * math.ceil(peak / t_c) > p_b * math.ceil(peak / t_b) * (1 + 1e-12)]
+    if found.known:
+        turn = found.value / (730 * 3600) * 3
+        assert turn < 110_000 and max(dearer) <= turn <= max(dearer) + 7
+    elif "not the dearer one at any" in found.why:
+        assert not dearer or p_c / t_c >= p_b / t_b
+    else:
+        assert p_c / t_c >= p_b / t_b and dearer
+
+
+def test_where_no_volume_turns_it_the_reason_is_given():
+    assert "dearer one at every volume" in doubt.break_even_volume(side("c", 2.0, 1000.0), side("b", 1.0, 1000.0)).why
+    assert "not the dearer one at any volume" in doubt.break_even_volume(side("c", 1.0, 1000.0), side("b", 2.0, 1000.0)).why
+    below = doubt.break_even_volume(side("c", 1.0, 500.0), side("b", 1.5, 1000.0))  # 1 below a peak of 500, then 2 against 1.5
+    assert "the other way round" in below.why and f"{500 / 3 * 730 * 3600:.3g}" in below.why
+    assert "declared" in doubt.break_even_volume(side("c", 1.0, 500.0, grows="declared"), side("b", 1.5, 1000.0)).why
+
+
+# -- refused ----------------------------------------------------------------------------------
+
+
+def test_another_currency_is_refused(tmp_path):
+    with pytest.raises(BadParams) as raised:
+        question(tmp_path, pricing__overrides=[{"instance_type": "g6.xlarge", "usd_per_hour": 0.7, "as_of": "2026-10-01", "currency": "EUR"}])
+    assert "'EUR' beside USD would mix currencies" in str(raised.value) and len(str(raised.value).splitlines()) == 1
+    with pytest.raises(NotComparable, match="priced by currency EUR"):
+        cost.price(question(tmp_path, baseline__settings={"currency": "EUR"}))
+
+
+@pytest.mark.parametrize("usd", [0, -1])
+def test_a_price_of_nought_is_refused(tmp_path, usd):
+    with pytest.raises(BadParams, match="usd_per_hour"):
+        question(tmp_path, pricing__overrides=[{"instance_type": "g6.xlarge", "usd_per_hour": usd, "as_of": "2026-10-01"}])
+
+
+@pytest.mark.parametrize(
+    "instance_type, region, part",
+    [("p5e.48xlarge", "us-east-1", "capacity_block"), ("trn2.48xlarge", "us-east-1", "us-east-2")],
+)
+def test_what_is_not_sold_so_has_no_price_and_says_how_it_is(tmp_path, instance_type, region, part):
+    target = {"name": "c", "instance_type": instance_type, "path": "cuda" if instance_type[0] == "p" else "neuron_xla"}
+    record = cost.price(question(tmp_path, candidates=[target], pricing__region=region))
+    row = record.targets[1]
+    assert not row.price.known and not row.full_load.known
+    said = " ".join(f"{finding.because} {finding.next or ''}" for finding in record.findings if finding.target == "c")
+    assert part in said
+
+
+INF2 = [row for row in published.every() if row.collection == "neuron-2026-08-21" and row.usd_per_million_printed and "inf2" in row.instance_types[0]]
+
+
+def test_the_inf2_pages_have_their_costs():
+    assert len(INF2) >= 20
+
+
+@pytest.mark.parametrize("row", INF2, ids=lambda row: row.row_id)
+def test_the_published_inf2_costs_are_the_formula_at_the_three_year_reserved_rate(row):
+    """As for Trn1, with the catalogue's own price; these pages multiply by a rate that they print with three decimals (0.328, not 0.32754)."""
+    hourly = float(prices.find(row.instance_types[0], "us-east-1", "reserved_3yr_no_upfront").usd_per_hour)
+    slowest, fastest = row.rounding("throughput_per_s")
+    printed = Decimal(row.usd_per_million_printed)
+    half = float(Decimal(1).scaleb(printed.as_tuple().exponent) / 2)
+    lowest, highest = usd_per_million(round(hourly - 0.0005, 3), fastest), usd_per_million(round(hourly + 0.0005, 3), slowest)
+    assert float(printed) - half <= highest and lowest <= float(printed) + half

@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 from example_questions import question, walk
-from neuronfit import effort
-from neuronfit.effort import cumulative, payback_months
-from neuronfit.params import Effort, Task
+from neuronfit import effort, tasks
+from neuronfit.catalog import paths
+from neuronfit.effort import cumulative, payback_months, positions
+from neuronfit.errors import BadParams
+from neuronfit.params import TEMPLATES, Effort, Task
 from neuronfit.provenance import Grade, Quantity
-from neuronfit.record import Cost, CostOfTarget
+from neuronfit.record import Compatibility, CompatibilityOfTarget, Compile, CompileOfTarget, Cost, CostOfTarget, Finding
 from neuronfit.units import metric
 
 CERTAIN = [{"name": "all of it", "low": 20, "likely": 20, "high": 20}]
@@ -19,9 +21,11 @@ def months(effort_usd, net, horizon=36, rate=0.0):
     return float(payback_months([effort_usd], net, horizon, rate)[0])
 
 
-def paid(tmp_path, base_month, candidate_month, **plan):
-    """The payback record for two monthly bills; ``plan`` is the effort section."""
-    asked = question(tmp_path, effort=plan, candidates=[{"name": "inf2", "instance_type": "inf2.xlarge", "path": "neuron_xla"}])
+def paid(tmp_path, base_month, candidate_month, saving=None, admit=(), **plan):
+    """The payback record for two monthly bills; ``plan`` is the effort section. Unless it says so, no two fleets run at a time."""
+    asked = question(
+        tmp_path, effort={"parallel_days": 0, **plan}, candidates=[{"name": "inf2", "instance_type": "inf2.xlarge", "path": "neuron_xla"}]
+    )
     gone = Quantity(unit="1/s", why="not needed here")
     rows = tuple(
         CostOfTarget(
@@ -36,12 +40,15 @@ def paid(tmp_path, base_month, candidate_month, **plan):
             break_even_throughput=gone,
             break_even_utilization=gone,
             break_even_price=gone,
+            saving_per_month=saving if name == "inf2" else None,
             sentence="x",
         )
         for name, usd in (("l4", base_month), ("inf2", candidate_month))
     )
     source = {"grade": "estimated", "formula": "by hand"}
     asked.dossier.admit(Cost(workload=asked.ref, source=source, bottom_line="x", region="us-east-1", purchase_option="on_demand", targets=rows))
+    for record in admit:
+        asked.dossier.admit(record(asked))
     return effort.payback(asked)
 
 
@@ -110,8 +117,7 @@ def test_a_certain_plan_by_hand(tmp_path):
     assert row.payback_month.value == 14 and row.probability.value == 1
     assert len(row.cumulative_usd) == 37 and row.cumulative_usd[0] == -20000 and row.cumulative_usd[-1] == pytest.approx(-20000 + 36 * 1500)
     assert (
-        row.sentence
-        == "inf2: saves $2,500 a month against $1,000 a month of upkeep; paid back in month 14 (100% of the drawn efforts are within 36 months)."
+        row.sentence == "inf2: saves $2,500 a month against $1,000 a month of upkeep; paid back in month 14 (100% of the draws are within 36 months)."
     )
     assert record.bottom_line.startswith("The move takes about 20 person-days (20 to 20). inf2: saves")
 
@@ -224,3 +230,229 @@ def test_without_costs_it_says_what_is_missing(tmp_path):
 def test_assumed_and_declared_plans_are_told_apart(tmp_path):
     assert effort.payback(question(tmp_path / "a")).source.inputs["effort"] == "assumed"
     assert effort.payback(question(tmp_path / "b", effort={"day_rate_usd": 500})).source.inputs["effort"] == "declared"
+
+
+# -- what there is to do ----------------------------------------------------------------------
+
+
+def found(severity, code, because="because", target="inf2"):
+    return Finding(severity=severity, code=code, because=because, target=target)
+
+
+def checked(*findings, status="maintenance: critical fixes only", until="not announced"):
+    """A compatibility record about inf2."""
+    gone = Quantity(unit="bytes", why="not needed here")
+    row = CompatibilityOfTarget(
+        target="inf2",
+        instance_type="inf2.xlarge",
+        path="neuron_xla",
+        supported=True,
+        title="the path",
+        status=status,
+        until=until,
+        memory_needed=gone,
+        memory_available=gone,
+        fits=True,
+    )
+    return lambda asked: Compatibility(
+        workload=asked.ref, source={"grade": "estimated", "formula": "x"}, findings=findings, bottom_line="x", targets=(row,), graph_how="x"
+    )
+
+
+def built(*findings):
+    row = CompileOfTarget(target="inf2", path="neuron_xla", status="waiting", because="x")
+    return lambda asked: Compile(
+        workload=asked.ref, source={"grade": "estimated", "formula": "x"}, findings=findings, bottom_line="x", targets=(row,)
+    )
+
+
+def test_each_blocker_and_condition_becomes_a_task(tmp_path):
+    """A blocker and a warning of step 2, one of step 3; a note, a wait and another target's blocker do not. The same one twice is one."""
+    step2 = checked(
+        found("warning", "known_trap", "gelu is slow"),
+        found("warning", "known_trap", "gelu is slow"),
+        found("warning", "known_trap", "another trap"),
+        found("blocker", "does_not_fit", "too large"),
+        found("note", "path_horizon"),
+        found("waiting", "operators_not_seen"),
+        found("blocker", "path_unsupported", target="l4"),
+    )
+    [row] = paid(tmp_path, 5000, 2500, admit=[step2, built(found("warning", "shape_failed", "8 x 512"))], tasks=CERTAIN).targets
+    own, *asked_for = row.tasks
+    assert (own.name, own.because, own.code) == ("all of it", "your plan", None)
+    assert [(task.code, task.because) for task in asked_for] == [
+        ("does_not_fit", "too large"),
+        ("known_trap", "gelu is slow"),
+        ("known_trap", "another trap"),
+        ("shape_failed", "8 x 512"),
+    ]
+    assert [(task.low, task.likely, task.high) for task in asked_for[:2]] == [
+        tasks.FINDING_TASKS[code][1:] for code in ("does_not_fit", "known_trap")
+    ]
+    mean = 20 + sum(task.low + task.likely + task.high for task in asked_for) / 3
+    assert row.effort.value == pytest.approx(mean, rel=0.03) and row.effort.value > 20
+
+
+def test_every_task_can_be_replaced_or_left_out(tmp_path):
+    step2 = checked(found("warning", "known_trap", "gelu"), found("blocker", "never_heard_of", "x"), found("warning", "nor_of_this", "y"))
+    instead = {"known_trap": {"name": "ours", "low": 3, "likely": 3, "high": 3}, "nor_of_this": {"name": "no", "low": 0, "likely": 0, "high": 0}}
+    [row] = paid(tmp_path / "a", 5000, 2500, admit=[step2], tasks=CERTAIN, finding_tasks=instead).targets
+    assert [(task.name, task.likely) for task in row.tasks] == [("all of it", 20), (tasks.OTHER_BLOCKER[0], tasks.OTHER_BLOCKER[2]), ("ours", 3)]
+    [none] = paid(tmp_path / "b", 5000, 2500, admit=[step2], tasks=CERTAIN, tasks_of_findings=False).targets
+    assert len(none.tasks) == 1
+
+
+def test_the_templates_are_ordered_and_chosen_by_name(tmp_path):
+    likely = {name: sum(task.likely for task in rows) for name, rows in TEMPLATES.items()}
+    assert likely == {"small": 5.5, "medium": 20, "large": 83}
+    for name in TEMPLATES:
+        [row] = paid(tmp_path / name, 5000, 2500, template=name).targets
+        assert sum(task.likely for task in row.tasks) == likely[name] and row.tasks[0].because == f"template {name}"
+    [own] = paid(tmp_path / "own", 5000, 2500, template="large", tasks=CERTAIN).targets
+    assert [task.name for task in own.tasks] == ["all of it"]
+    with pytest.raises(BadParams, match="small, medium, large"):
+        paid(tmp_path / "bad", 1, 1, template="tiny")
+
+
+def test_releases_a_year_are_counted_from_the_catalogues_dates():
+    """2.30.0 of 2026-05-21, 2.31.0, 2.32.0, 2.33.0 of 2026-10-19: three in 151 days are 7.26 a year; patches are not counted."""
+    rate, said = tasks.releases_per_year()
+    dated = [version for version in paths.sdks() if version.endswith(".0") and paths.sdk(version).date]
+    assert len(dated) >= 4 and "2.31.1" not in dated
+    if len(dated) == 4:
+        assert rate == pytest.approx(3 / 151 * 365.25) and said == "SDK 2.30.0 of 2026-05-21 to 2.33.0 of 2026-10-19"
+
+
+def test_upkeep_by_the_release(tmp_path):
+    """Six a year, two days each: one day a month."""
+    [row] = paid(tmp_path, 5000, 2500, tasks=CERTAIN, releases_per_year=6, upkeep_days_per_release=2, day_rate_usd=700).targets
+    assert row.upkeep_per_month.value == 700 and "6 releases a year (as declared) x 2 person-days each" in row.upkeep_because
+    [row] = paid(tmp_path / "b", 5000, 2500, tasks=CERTAIN, releases_per_year=4, upkeep_days_per_month=1).targets
+    assert "1 person-days a month, declared; with 4 releases a year (as declared) that is 3 days for each" in row.upkeep_because
+
+
+# -- two fleets, and a second migration -------------------------------------------------------
+
+
+def test_running_both_fleets_by_hand(tmp_path):
+    """Ten days of a candidate that costs 730 a month, 1 an hour: 240 USD, spent before the first month."""
+    [row] = paid(tmp_path, 5000, 730, tasks=CERTAIN, parallel_days=10).targets
+    assert row.parallel.value == pytest.approx(240) and row.cumulative_usd[0] == pytest.approx(-20240)
+    assert "the baseline's fleet is paid for anyway" in row.parallel_because
+    [default] = paid(tmp_path / "b", 5000, 730, tasks=CERTAIN, parallel_days=None).targets
+    assert default.parallel.value == pytest.approx(8)  # stages of 60 + 60 + 120 + 240 minutes
+
+
+def test_the_volume_needed_counts_what_grows_with_it(tmp_path):
+    """At k times the volume both fleets together cost k times as much too; there it is paid back in the last month."""
+    plan = dict(tasks=CERTAIN, parallel_days=30)
+    [row] = paid(tmp_path / "now", 1500, 1000, **plan).targets
+    times = row.volume_needed.value
+    assert times == pytest.approx((20000 / 36 + 1000) / (500 - 1000 * 30 * 24 / 730 / 36))
+    [then] = paid(tmp_path / "then", 1500 * times, 1000 * times, **plan).targets
+    assert then.payback_month.value == 36 and then.cumulative_usd[-1] == pytest.approx(0, abs=1e-6)
+    assert row.volume_least.value == pytest.approx(times * 1.0e9)  # the monthly volume that the file declares
+
+
+@pytest.mark.parametrize(
+    "status, until, probability",
+    [
+        ("maintenance: critical fixes only", "not announced", 0.5),
+        ("end of support announced", "2.33", 0.9),
+        ("whatever", "2.33", 0.9),
+        ("public beta", "not announced", 0.3),
+        ("current", "not announced", 0.1),
+        ("third party, pinned to an older SDK", "not announced", 0.5),
+    ],
+)
+def test_a_path_that_ends_may_have_to_be_left(tmp_path, status, until, probability):
+    [row] = paid(tmp_path, 5000, 2500, admit=[checked(status=status, until=until)], tasks=CERTAIN).targets
+    assert row.second_move.probability.value == probability and "assumed probability" in row.second_move.because
+    assert row.second_move.cost.value == 10000  # half of 20 days at 1,000
+
+
+def test_every_status_in_the_catalogue_is_known():
+    known = [part for part, _, _ in tasks.SECOND_MOVE]
+    for row in paths.every():
+        if row.supported and row.path not in ("cuda", "cpu", "endpoint"):
+            assert any(part in row.status for part in known) or row.until, row.status
+
+
+def test_a_certain_second_migration_by_hand(tmp_path):
+    """Net 1,500 a month, 20,000 and a second 10,000 in a month between 1 and 36: at the end 36 x 1,500 - 30,000 in every draw."""
+    [row] = paid(tmp_path, 5000, 2500, tasks=CERTAIN, second_migration_probability=1).targets
+    assert {name: band[-1] for name, band in row.band_usd.items()} == {"p5": 24000, "p50": 24000, "p95": 24000}
+    assert row.net_present_value.value == 34000 and row.net_present_value.low == 24000  # the value is the likely case, without it
+    [without] = paid(tmp_path / "b", 5000, 2500, tasks=CERTAIN, second_migration_probability=0).targets
+    assert without.band_usd["p5"] == without.band_usd["p95"] == pytest.approx(without.cumulative_usd)
+    assert row.payback_month.high > without.payback_month.value == 14
+    early = np.mean([month <= 14 for month in range(1, 37)])  # a second migration by month 14 delays it
+    assert row.paid_back_by[14] == pytest.approx(1 - early, abs=0.02)
+
+
+def test_a_second_migration_in_half_of_the_draws(tmp_path):
+    [row] = paid(tmp_path, 5000, 2500, tasks=CERTAIN, second_migration_probability=0.5).targets
+    assert row.band_usd["p5"][-1] == 24000 and row.band_usd["p95"][-1] == 34000
+
+
+# -- as a distribution ------------------------------------------------------------------------
+
+
+def test_a_doubtful_saving_is_a_normal_one(tmp_path):
+    """Saving 2,500 with 90 % between 1,500 and 3,500, upkeep 1,000, effort 20,000: the position after 36 months is normal, and so is
+    the chance that it is above 0: 36 (s - 1,000) > 20,000, s > 1,555.6."""
+    from scipy import stats
+
+    saving = Quantity(value=2500, unit="USD/month", low=1500, high=3500, confidence=0.9, grade=Grade.ESTIMATED)
+    [row] = paid(tmp_path, 5000, 2500, saving=saving, tasks=CERTAIN).targets
+    exact = stats.norm(2500, 1000 / stats.norm.ppf(0.95))
+    assert row.saving_per_month == saving
+    for name, share in (("p5", 0.05), ("p50", 0.5), ("p95", 0.95)):
+        assert row.band_usd[name][36] == pytest.approx(36 * (exact.ppf(share) - 1000) - 20000, abs=1500)
+    assert row.probability.value == pytest.approx(exact.sf(1000 + 20000 / 36), abs=0.01)
+    assert row.probability_saving.value == pytest.approx(exact.sf(1000), abs=0.01)
+    for month in (8, 14, 24):
+        assert row.paid_back_by[month] == pytest.approx(exact.sf(1000 + 20000 / month), abs=0.01)
+    assert row.paid_back_by[0] == 0 and row.probability.value == row.paid_back_by[-1]
+    assert row.payback_month.value == 14
+    assert row.net_present_value.value == 34000 and (row.net_present_value.low, row.net_present_value.high) == (
+        pytest.approx(36 * 500 - 20000, abs=1500),
+        pytest.approx(36 * 2500 - 20000, abs=1500),
+    )
+
+
+def test_net_present_value_is_the_annuity(tmp_path):
+    """1,500 a month for 36 months at 8 % a year: 1,500 v (1 - v^36) / (1 - v) - 20,000."""
+    v = 1.08 ** (-1 / 12)
+    [row] = paid(tmp_path, 5000, 2500, tasks=CERTAIN, discount_rate=0.08).targets
+    assert row.net_present_value.value == pytest.approx(1500 * v * (1 - v**36) / (1 - v) - 20000)
+
+
+def test_positions_are_what_the_months_are_read_from():
+    efforts, nets = np.array([3000.0, 0.0, 5000.0]), np.array([1000.0, -10.0, 100.0])
+    table = positions(efforts, nets, 4)
+    assert table.shape == (3, 5) and list(table[0]) == [-3000, -2000, -1000, 0, 1000]
+    assert list(payback_months(efforts, nets, 4)) == [3, np.inf, np.inf]
+    later = np.array([[0, 0, 500, 500.0]] * 3)
+    assert list(payback_months(efforts, nets, 4, later=later)) == [4, np.inf, np.inf]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_prices_and_people_in_another_unit_leave_the_month(tmp_path, seed):
+    """Everything in money times one factor."""
+    import random
+
+    pick = random.Random(seed)
+    factor, saving, upkeep, days = pick.choice([0.001, 0.37, 12.5, 1e4]), pick.uniform(100, 5000), pick.uniform(0, 3), pick.uniform(1, 60)
+    rate, discount = pick.uniform(200, 2000), pick.choice([0.0, 0.07])
+    one = payback_months([days * rate], saving - upkeep * rate, 36, discount)
+    two = payback_months([days * rate * factor], saving * factor - upkeep * rate * factor, 36, discount)
+    assert one == two
+    for net in (saving, 0.0, -saving):
+        assert payback_months([0.0], net, 36, discount)[0] in (0, np.inf)
+
+
+def test_zero_effort_is_month_nought_or_never(tmp_path):
+    for place, (base, candidate, month) in enumerate([(5000, 2500, 0), (2500, 2500, 0), (2500, 5000, None)]):
+        [row] = paid(tmp_path / str(place), base, candidate, tasks=[], upkeep_days_per_month=0, parallel_days=None).targets
+        assert row.payback_month.value == month

@@ -5,22 +5,27 @@
 
 With utilization 1 and the 3-year no-upfront reserved rate this reproduces the cost column of AWS's
 Trn1 inference page (2025-09-18). Utilization 1 is a bound, not an estimate: the second figure uses
-the utilization of step 5. Every price has a basis (region and purchase option); two bases are
-never put side by side.
+the instance-hours of step 5 and counts useful results only (:mod:`neuronfit.useful`), with an interval
+and a probability that the candidate is the cheaper one (:mod:`neuronfit.doubt`). A training workload is
+priced by the run (:mod:`neuronfit.training`). Every price has a basis (region and purchase option); two
+bases are never put side by side.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
+from neuronfit import doubt, parity, training
 from neuronfit.catalog import prices
-from neuronfit.compare import keeps_objective
+from neuronfit.catalog.instances import THIS_HOST
+from neuronfit.compare import keeps_objective, objective_checks
+from neuronfit.draws import Draws, doubtful
 from neuronfit.errors import BadInput, NotComparable, NotFound
 from neuronfit.measure import where_to_run
-from neuronfit.params import HOURS_PER_MONTH, Target
+from neuronfit.params import SECONDS_PER_MONTH, Doubt, Target
 from neuronfit.provenance import Estimated, Grade, Quantity, absent, weakest
 from neuronfit.question import Question
 from neuronfit.record import (
@@ -36,6 +41,7 @@ from neuronfit.record import (
     UtilizationOfTarget,
 )
 from neuronfit.units import metric
+from neuronfit.useful import beside, fleet_of, monthly_usd, per_unit, useful_share
 from neuronfit.utilization import headline
 
 __all__ = ["Basis", "Priced", "leading", "price", "saving_fraction", "speaks_against", "usd_per_million"]
@@ -109,19 +115,13 @@ def price(question: Question) -> Cost:
     offers = {target.name: _price(question, target, findings) for target in question.targets}
     priced = {name: rate for name, (rate, _) in offers.items()}
     dates = {name: as_of for name, (_, as_of) in offers.items()}
-    base = question.params.baseline
     partners = _partners(question, comparison, figures)
+    source = Draws()
+    sides = {
+        target.name: _side(question, target, figures[target.name], loads.get(target.name), priced[target.name], source) for target in question.targets
+    }
     rows = tuple(
-        _of_target(
-            question,
-            target,
-            figures[target.name],
-            loads.get(target.name),
-            priced,
-            dates[target.name],
-            partners.get(target.name),
-            loads.get(base.name),
-        )
+        _of_target(question, target, figures[target.name], priced, dates[target.name], partners.get(target.name), sides, source)
         for target in question.targets
     )
     findings += [*_one_sided_override(question), *_findings(question, rows, figures)]
@@ -181,7 +181,7 @@ def leading(question: Question) -> str:
 def _refuse_mixed_bases(question: Question) -> None:
     """A target must not bring its own basis through ``settings``."""
     pricing = question.params.pricing
-    shared = {"purchase_option": pricing.purchase_option, "region": pricing.region}
+    shared = {"purchase_option": pricing.purchase_option, "region": pricing.region, "currency": "USD"}
     for target in question.targets:
         for key, value in shared.items():
             own = target.settings.get(key, value)
@@ -190,7 +190,8 @@ def _refuse_mixed_bases(question: Question) -> None:
                     f"{target.name} is priced by {key} {own}, the others by",
                     value,
                     allowed="one price basis for every target",
-                    next=f"remove {key} from {target.name}.settings and set pricing.{key}",
+                    next=f"remove {key} from {target.name}.settings"
+                    + (", convert the rate and give it in pricing.overrides" if key == "currency" else f" and set pricing.{key}"),
                 )
 
 
@@ -218,6 +219,11 @@ def _price(question: Question, target: Target, findings: list[Finding]) -> tuple
         if override.instance_type == target.instance_type:
             why = f"the team's own rate as of {override.as_of}" + (f": {override.note}" if override.note else "")
             return Quantity(value=override.usd_per_hour, unit="USD/h", grade=Grade.IMPORTED, why=why), override.as_of
+    if target.instance_type == THIS_HOST:
+        because = "the machine at hand has no price in the catalogue"
+        advice = f"add a pricing.overrides entry for {THIS_HOST}, with what the team pays for it"
+        findings.append(Finding(severity=Severity.WAITING, code="price_unknown", because=because, next=advice, target=target.name))
+        return absent("USD/h", because), None
     try:
         found = prices.find(target.instance_type, pricing.region, pricing.purchase_option)
         return found.quantity(), found.as_of
@@ -247,48 +253,181 @@ def _partners(question: Question, comparison: Optional[Comparison], figures: dic
     return partners  # type: ignore[return-value]
 
 
+@dataclass(frozen=True)
+class _Side:
+    """What one target costs at the traffic, and the inputs of it; ``inputs`` is ``None`` while step 5 knows no fleet."""
+
+    expected: Quantity
+    per_month: Quantity
+    inputs: Optional[doubt.Inputs] = None
+    assumed: tuple[str, ...] = ()
+    useful: Optional[Quantity] = None
+    useful_because: Optional[str] = None
+    beside: dict[str, Quantity] = field(default_factory=dict)
+
+
+def _side(
+    question: Question, target: Target, figure: Optional[Measurement], load: Optional[UtilizationOfTarget], rate: Quantity, source: Draws
+) -> _Side:
+    """The fleet of step 5 in money: USD per million useful results and per month, with the interval of the inputs; always an estimate."""
+    fleet = fleet_of(question, target, load) if load is not None else None
+    if question.params.workload.kind == "training" or fleet is None or not rate.known:
+        why = "a training run is priced as a whole" if question.params.workload.kind == "training" else None
+        why = why or ("no utilization is known; run step 5" if load is None else load.instances.why if fleet is None else rate.why)
+        return _Side(absent("USD/1e6", why or "no utilization is known"), absent("USD/month", why or "no utilization is known"))
+    useful, because = useful_share(figure, load)
+    plain = doubt.Inputs(target.name, target.instance_type, rate, load.capacity_per_instance, load.offered_mean, useful, fleet)
+    inputs = doubt.with_doubt(plain, question.params.policy.doubt)
+    parts = beside(question.params.pricing.surroundings, target.name, load.offered_mean.value * SECONDS_PER_MONTH)
+    per_month = doubt.per_month(inputs, source)
+    expected = doubt.per_million(inputs, source) if useful.value > 0 else absent("USD/1e6", f"no result is useful: {because}")
+    summed = float(monthly_usd(rate.value, fleet.hours, parts))
+    ends = {} if per_month.low is None else {"low": min(per_month.low, summed), "high": max(per_month.high, summed)}
+    return _Side(
+        expected=expected,
+        per_month=per_month.model_copy(update={"value": summed, **ends}),
+        inputs=inputs,
+        assumed=doubt.assumed(plain, inputs),
+        useful=useful,
+        useful_because=because,
+        beside={name: Quantity(value=float(usd), unit="USD/month", grade=Grade.ESTIMATED, why="declared") for name, usd in parts.items()},
+    )
+
+
 def _of_target(
     question: Question,
     target: Target,
     figure: Optional[Measurement],
-    load: Optional[UtilizationOfTarget],
     priced: dict[str, Quantity],
     price_as_of: Optional[str],
     partner: Optional[Measurement],
-    base_load: Optional[UtilizationOfTarget],
+    sides: dict[str, _Side],
+    source: Draws,
 ) -> CostOfTarget:
-    rate, base_price = priced[target.name], priced[question.params.baseline.name]
+    base = question.params.baseline
+    rate, base_price = priced[target.name], priced[base.name]
     throughput = figure.quantity("throughput_per_s") if figure else absent("1/s", "no throughput is known yet (step 4)")
     partner_rate = partner.quantity("throughput_per_s") if partner else absent("1/s", "the baseline has no throughput")
-    is_base = target.name == question.params.baseline.name
-    full = _full_load(rate, throughput)
-    expected, per_month = _at_traffic(rate, load)
-    base_expected, _ = _at_traffic(base_price, base_load)
-    base_full = _full_load(base_price, partner_rate)
+    is_base = target.name == base.name
+    side, base_side = sides[target.name], sides[base.name]
+    full, base_full = _full_load(rate, throughput), _full_load(base_price, partner_rate)
     itself = "this is the baseline"
     unit = "million tokens" if figure and figure.result_unit == "token" else "million"
-    return CostOfTarget(
+    row = CostOfTarget(
         target=target.name,
         instance_type=target.instance_type,
         result_unit=figure.result_unit if figure else "inference",
         price=rate,
         price_as_of=price_as_of,
         full_load=full,
-        expected=expected,
-        per_month=per_month,
+        expected=side.expected,
+        per_month=side.per_month,
         efficiency=_derived("1/s/(USD/h)", lambda speed, money: speed / money, throughput, rate),
         break_even_throughput=absent("1/s", itself)
         if is_base
         else _derived("1/s", lambda theirs, speed, mine: theirs * speed / mine, base_price, throughput, rate),
         break_even_utilization=absent("fraction", itself)
         if is_base
-        else _derived("fraction", lambda mine, theirs: mine / theirs, full, base_expected),
+        else _derived("fraction", lambda mine, theirs: mine / theirs, full, base_side.expected),
         break_even_price=absent("USD/h", itself)
         if is_base
         else _derived("USD/h", lambda theirs, speed: theirs * speed * 3600 / 1e6, base_full, throughput),
         other_bases=_other_bases(question, target, throughput),
-        sentence=_sentence(target, full, expected, unit),
+        tokens_per_usd=_tokens_per_usd(figure, throughput, rate),
+        useful=side.useful,
+        useful_because=side.useful_because,
+        beside_per_month=side.beside,
+        assumed=side.assumed,
+        sentence=_sentence(target, full, side.expected, unit),
     )
+    if question.params.workload.kind == "training":
+        return _with_run(question, row, target, throughput, partner, priced, source)
+    if figure is not None and side.inputs is not None and side.expected.known:
+        fleet = side.inputs.fleet
+        row = row.model_copy(
+            update={
+                "instance_hours_per_month": Quantity(value=fleet.hours, unit="h", grade=Grade.ESTIMATED, why=fleet.because),
+                "hours_because": fleet.because,
+                "per_unit": per_unit(question, figure, side.expected),
+                "tornado": doubt.tornado(side.inputs),
+            }
+        )
+    if is_base or partner is None or partner.result_unit != row.result_unit:
+        return row
+    return row.model_copy(update=_against_baseline(question, row, side, base_side, (throughput, partner_rate, base_price), source))
+
+
+def _against_baseline(
+    question: Question, row: CostOfTarget, mine: _Side, base: _Side, known: tuple[Quantity, Quantity, Quantity], source: Draws
+) -> dict[str, Quantity]:
+    """How likely the candidate is the cheaper one, what it saves a month, and from which volume on it is."""
+    throughput, base_throughput, base_price = known
+    assume = question.params.policy.doubt
+    found = {
+        "probability_cheaper_full_load": doubt.full_load_cheaper(
+            (row.instance_type, _doubted(row.price, assume), _doubted(throughput, assume)),
+            (question.params.baseline.instance_type, _doubted(base_price, assume), _doubted(base_throughput, assume)),
+            source,
+        )
+    }
+    if mine.inputs is not None and base.inputs is not None and mine.expected.known and base.expected.known:
+        found["saving_per_month"], found["probability_cheaper"] = doubt.saving(mine.inputs, base.inputs, source)
+        found["break_even_volume"] = doubt.break_even_volume(mine.inputs, base.inputs)
+    return found
+
+
+def _doubted(quantity: Quantity, assume: Doubt) -> Quantity:
+    """A price or a throughput with the assumed interval of its grade where it brings none."""
+    if not quantity.known:
+        return quantity
+    if quantity.unit == "USD/h":
+        return doubtful(quantity, assume.estimated_price if quantity.grade is Grade.ESTIMATED else assume.price)
+    return doubtful(quantity, getattr(assume, str(quantity.grade)))
+
+
+def _tokens_per_usd(figure: Optional[Measurement], throughput: Quantity, rate: Quantity) -> Quantity:
+    """Tokens that a dollar buys at full load: those written for generation, else those read, padding and all."""
+    if figure is None:
+        return absent("1/USD", throughput.why or "no throughput is known yet (step 4)")
+    tokens = 1 if figure.result_unit == "token" else figure.settings.sequence_length if figure.result_unit != "image" else None
+    if not tokens:
+        return absent("1/USD", "the figure does not say how many tokens a result has")
+    return _derived("1/USD", lambda speed, money: speed * tokens * 3600 / money, throughput, rate)
+
+
+def _with_run(
+    question: Question,
+    row: CostOfTarget,
+    target: Target,
+    throughput: Quantity,
+    partner: Optional[Measurement],
+    priced: dict[str, Quantity],
+    source: Draws,
+) -> CostOfTarget:
+    """The row of a training workload: one run, beside the baseline's."""
+    plan, base, assume = question.params.workload.training, question.params.baseline, question.params.policy.doubt
+    if plan is None:
+        return row
+    length = question.params.workload.shapes[0].sequence_length
+    comparison = question.dossier.latest(Comparison)
+    figure = headline(question, comparison, target.name)
+
+    def run(of: Target, known: Optional[Measurement]) -> training.Run:
+        speed = known.quantity("throughput_per_s") if known else absent("1/s", "no training throughput is known yet (step 4)")
+        factor = training.amount_per_result(plan, known.result_unit if known else "sequence", length)
+        scaled = speed if not speed.known else training.scaled(speed, factor)
+        return training.run_of(of, _doubted(priced[of.name], assume), _doubted(scaled, assume), plan)
+
+    mine, theirs = run(target, figure), run(base, partner)
+    found = training.training_run(mine, None if target.name == base.name else theirs, question.params.objective.deadline_h, source)
+    said = {"training": found, "sentence": found.sentence}
+    if target.name != base.name:
+        said["probability_cheaper"] = found.probability_cheaper
+    if plan.runs_per_month and found.cost.known:
+        said["per_month"] = training.scaled(found.cost, plan.runs_per_month).model_copy(update={"unit": "USD/month"})
+        if target.name != base.name and found.saving.known:
+            said["saving_per_month"] = training.saved_per_month(mine, theirs, plan.runs_per_month, source)
+    return row.model_copy(update=said)
 
 
 def _derived(unit: str, formula, *inputs: Quantity) -> Quantity:
@@ -306,20 +445,6 @@ def _full_load(price: Quantity, throughput: Quantity) -> Quantity:
         return plain
     low, high = (usd_per_million(price.value, rate) for rate in (throughput.high, throughput.low))
     return plain.model_copy(update={"low": low, "high": high, "confidence": throughput.confidence})
-
-
-def _at_traffic(price: Quantity, load: Optional[UtilizationOfTarget]) -> tuple[Quantity, Quantity]:
-    """USD per million and per month for the instances that the traffic needs; always an estimate."""
-    if load is None or not load.instances.known or not price.known:
-        why = "no utilization is known; run step 5" if load is None else load.instances.why if not load.instances.known else price.why
-        return absent("USD/1e6", why or "no utilization is known"), absent("USD/month", why or "no utilization is known")
-    count, rate = load.instances.value, load.offered_mean.value
-    served = min(rate, count * load.capacity_per_instance.value)
-    per_million = 1e6 * price.value * count / (served * 3600)
-    return (
-        Quantity(value=per_million, unit="USD/1e6", grade=Grade.ESTIMATED),
-        Quantity(value=price.value * count * HOURS_PER_MONTH, unit="USD/month", grade=Grade.ESTIMATED),
-    )
 
 
 def _other_bases(question: Question, target: Target, throughput: Quantity) -> dict[str, Quantity]:
@@ -347,7 +472,7 @@ def _sentence(target: Target, full: Quantity, expected: Quantity, unit: str) -> 
 
 
 def _findings(question: Question, rows: Sequence[CostOfTarget], figures: dict[str, Optional[Measurement]]) -> list[Finding]:
-    findings = []
+    findings = _about_training(question, rows)
     for row in rows:
         if not row.full_load.known and row.price.known:
             findings.append(
@@ -369,14 +494,70 @@ def _findings(question: Question, rows: Sequence[CostOfTarget], figures: dict[st
                 f"the source prints ${float(printed):.3g} per million on {basis}; here it is {metric('usd_per_million').text(row.full_load.value)}"
             )
             findings.append(Finding(severity=Severity.NOTE, code="printed_on_another_basis", because=because, target=row.target))
+        if keeps_objective(figure, question.params.objective) is False:
+            broken = next(check.because for check in objective_checks(figure, question.params.objective) if check.kept is False)
+            because = f"{row.target}: {broken}, so results at this rate are late: this is a cost at saturation, not under the objective"
+            next_ = f"a figure of {row.target} that keeps the objective, with a smaller batch"
+            findings.append(Finding(severity=Severity.WARNING, code="cost_misses_objective", because=because, next=next_, target=row.target))
+        agreed = parity.latest(question, row.target) if row.target != question.params.baseline.name else None
+        if agreed is not None and agreed.verdict == "fail":
+            because = f"{row.target} failed parity, so none of its results is accepted; the cost is reckoned as if they were"
+            findings.append(Finding(severity=Severity.WARNING, code="cost_not_accepted", because=because, next=agreed.bottom_line, target=row.target))
         if any(finding.code == "few_cores_busy" for finding in figure.findings):
             because = "the throughput behind this cost leaves most of the instance idle, so the cost is an upper bound"
             findings.append(Finding(severity=Severity.WARNING, code="cost_of_idle_instance", because=because, target=row.target))
     return findings
 
 
+def _about_training(question: Question, rows: Sequence[CostOfTarget]) -> list[Finding]:
+    workload, objective = question.params.workload, question.params.objective
+    if workload.kind != "training":
+        return []
+    if workload.training is None:
+        because = "how much one run processes is not declared, so a run has neither time nor cost"
+        next_ = f"add workload.training: {{samples: ...}} to {question.command_name}"
+        return [Finding(severity=Severity.WAITING, code="training_amount_unknown", because=because, next=next_)]
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            code="deadline_missed",
+            because=f"{row.target} takes {row.training.duration.value:.4g} h, the deadline is {objective.deadline_h:g} h",
+            next=f"raise count of {row.target}",
+            target=row.target,
+        )
+        for row in rows
+        if row.training is not None and row.training.deadline_kept is False
+    ]
+
+
+def _runs_line(rows: Sequence[CostOfTarget], base: CostOfTarget, basis: Basis) -> str:
+    """The answer for training, in one sentence."""
+    known = [row for row in rows if row is not base and row.training is not None and row.training.cost.known]
+    if not known or base.training is None or not base.training.cost.known:
+        lacking = [row.target for row in rows if row.training is None or not row.training.cost.known]
+        return f"No cost of a training run to compare yet: {', '.join(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} a throughput, a price or an amount."
+    best = min(known, key=lambda row: row.training.cost.value)
+    money, run = metric("usd").text, best.training
+    text = (
+        f"{money(run.cost.value)} for a run on {best.instance_type} in {run.duration.value:.4g} h against {money(base.training.cost.value)} on "
+        f"{base.instance_type} in {base.training.duration.value:.4g} h ({_more_or_less(run.saving.value)}), {basis}"
+    )
+    return f"{text}; {_likely(run.probability_cheaper, best.target)}."
+
+
+def _likely(probability: Optional[Quantity], name: str) -> str:
+    """``inf2 is the cheaper one with a probability of 97%``."""
+    if probability is None or not probability.known:
+        return f"how likely {name} is the cheaper one is not known"
+    share = probability.value
+    said = "above 99%" if share > 0.99 else "below 1%" if share < 0.01 else f"{share:.0%}"
+    return f"{name} is the cheaper one with a probability {'' if said[0].isalpha() else 'of '}{said}"
+
+
 def _bottom_line(question: Question, rows: Sequence[CostOfTarget], basis: Basis) -> str:
     base = next(row for row in rows if row.target == question.params.baseline.name)
+    if question.params.workload.kind == "training":
+        return _runs_line(rows, base, basis)
     priced = [row for row in rows if row is not base and row.full_load.known]
     if not priced or not base.full_load.known:
         lacking = [row.target for row in rows if not row.full_load.known]
@@ -395,7 +576,8 @@ def _bottom_line(question: Question, rows: Sequence[CostOfTarget], basis: Basis)
     if best.expected.known and base.expected.known:
         real = saving_fraction(Priced(best.expected, basis), Priced(base.expected, basis))
         text += f"; at your traffic {money(best.expected.value)} against {money(base.expected.value)} ({_more_or_less(real)})"
-    return f"{text}."
+    likely = best.probability_cheaper or best.probability_cheaper_full_load
+    return f"{text}; {_likely(likely, best.target)}." if likely is not None and likely.known else f"{text}."
 
 
 def _more_or_less(saving: float) -> str:

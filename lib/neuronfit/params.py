@@ -12,19 +12,28 @@ Only what has no sensible default must be given: ``workload``, ``baseline`` and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal, Optional, Union, get_args
+from typing import Annotated, Any, Literal, Optional, Union
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from neuronfit.errors import BadParams, nearest
+from neuronfit.sections import DEFAULT_TASKS, TEMPLATES, Doubt, Effort, HostCost, Task, Training
+from neuronfit.sections import Section as _Section
 
 __all__ = [
+    "Capacity",
+    "Criterion",
+    "DEFAULT_TASKS",
+    "Doubt",
     "Effort",
+    "Endpoint",
     "Evidence",
+    "HostCost",
+    "Inputs",
     "Model",
     "Objective",
     "Params",
@@ -36,9 +45,12 @@ __all__ = [
     "Shape",
     "Stage",
     "Surrounding",
+    "TEMPLATES",
     "Target",
     "Task",
+    "Trace",
     "Traffic",
+    "Training",
     "Trial",
     "Workload",
     "json_schema",
@@ -60,28 +72,9 @@ Path_ = Literal[
     "nxd_inference",
     "torch_neuron",
     "jax",
+    "optimum_neuron",
     "endpoint",
 ]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _true_is_not_a_number(cls, data: Any) -> Any:
-        """Pydantic would read ``true`` as 1; as a word it is refused, under its own key."""
-        if not isinstance(data, Mapping):
-            return data
-        fields = cls.model_fields
-        return {
-            key: str(value).lower() if isinstance(value, bool) and key in fields and _is_number(fields[key].annotation) else value
-            for key, value in data.items()
-        }
-
-
-def _is_number(annotation: Any) -> bool:
-    return bool({int, float} & {annotation, *get_args(annotation)})
 
 
 # -- workload ---------------------------------------------------------------------------------
@@ -103,11 +96,56 @@ class Shape(_Section):
     output_length: Optional[int] = Field(None, ge=1, description="tokens generated per sequence; generation tasks only")
 
 
+class Inputs(_Section):
+    """What goes into the model: real inputs, or synthetic ones with the lengths of the traffic."""
+
+    source: str = Field(
+        "synthetic",
+        description="`synthetic`, a file of prompts (.txt one a line, .jsonl, .csv), a folder of PNG or JPEG images, or an .npy array of images",
+    )
+    column: Optional[str] = Field(
+        None, description="key (.jsonl) or column (.csv) with the text; default: text, prompt or messages, or the only column"
+    )
+    labels: Optional[str] = Field(None, description="key or column with the right answer; `folder` where images lie in one folder per class")
+    tokenizer: Optional[str] = Field(None, description="folder with tokenizer files; default: that of the weights, else that of the config")
+    tokenizer_time: Literal["excluded", "counted"] = Field("excluded", description="does a timed call begin with token ids, or with the text")
+    count: int = Field(64, ge=1, le=100_000, description="inputs whose answers are compared for parity; a measurement uses them all")
+    seed: int = Field(0, ge=0, description="seed of synthetic inputs")
+
+
+QUALITY = {
+    "cosine": 0.99,
+    "max_abs_error": 0.1,
+    "max_rel_error": 0.05,
+    "kl_divergence": 0.05,
+    "top1_agreement": 0.99,
+    "topk_agreement": 0.95,
+    "greedy_match": 0.99,
+    "exact_match": 0.99,
+    "accuracy": 0.99,
+}
+"""Metric of agreement -> tolerance where none is declared; the reasons are in docs/parity.md."""
+
+
 class Quality(_Section):
     """How it is decided that the candidate's answers are as good."""
 
-    metric: Literal["cosine", "max_abs_error", "top1_agreement", "greedy_match"] = "cosine"
-    tolerance: float = Field(0.99, ge=0, description="the bound the metric must keep (cosine and agreements: at least)")
+    metric: Optional[
+        Literal[
+            "cosine",
+            "max_abs_error",
+            "max_rel_error",
+            "kl_divergence",
+            "top1_agreement",
+            "topk_agreement",
+            "greedy_match",
+            "exact_match",
+            "accuracy",
+        ]
+    ] = Field(None, description="what decides; default: cosine, and greedy_match where tokens are generated")
+    tolerance: Optional[float] = Field(
+        None, ge=0, description="the bound the metric must keep: errors and divergence at most, all others at least; default: docs/parity.md"
+    )
 
 
 class Surrounding(_Section):
@@ -126,7 +164,9 @@ class Workload(_Section):
     published_as: Optional[str] = Field(None, description="name of this model in published tables; default: `name`")
     shapes: tuple[Shape, ...] = Field((Shape(batch_size=1, sequence_length=128),), min_length=1)
     precision: Literal["fp32", "bf16", "fp16", "int8"] = Field("fp32", description="precision asked for")
+    inputs: Optional[Inputs] = Field(None, description="default: token ids or pixels made up, every input as long as the shape")
     quality: Quality = Quality()
+    training: Optional[Training] = Field(None, description="of a training workload: the amount of one run, checkpoints, interruptions")
     surroundings: tuple[Surrounding, ...] = ()
     stage: Literal["experiment", "production"] = "production"
     model_changes_per_month: float = Field(0.0, ge=0, description="model updates that need a new compile, per month")
@@ -147,8 +187,57 @@ class Workload(_Section):
 # -- traffic and promise ----------------------------------------------------------------------
 
 
+class Trace(_Section):
+    """A file of recorded traffic, and what the file does not say itself."""
+
+    file: str = Field(description="path of a CSV, Parquet, JSON lines or access log file, also gzipped")
+    format: Optional[
+        Literal[
+            "azure_llm",
+            "burstgpt",
+            "mooncake",
+            "vidur",
+            "access_log",
+            "alb",
+            "elb",
+            "w3c",
+            "envoy",
+            "haproxy",
+            "s3",
+            "cloudwatch",
+            "prometheus",
+            "csv",
+            "jsonl",
+            "json",
+            "parquet",
+        ]
+    ] = Field(None, description="what the file is; default: found by its content")
+    timezone: Optional[str] = Field(None, description="IANA zone of times without one, and of hours and weekdays, e.g. Europe/Berlin; default: UTC")
+    only: Optional[str] = Field(
+        None, description='method and path of an access log, e.g. "POST /predict"; * stands for anything; default: all requests'
+    )
+    time_column: Optional[str] = Field(None, description="column of the arrival; default: found by its name")
+    input_column: Optional[str] = Field(None, description="column of the input tokens; default: found by its name")
+    output_column: Optional[str] = Field(None, description="column of the output tokens; default: found by its name")
+    time_unit: Optional[Literal["s", "ms", "us", "ns"]] = Field(
+        None, description="unit of numbers that count from the start of the trace; default: seconds"
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _zone_is_known(cls, name: Optional[str]) -> Optional[str]:
+        import zoneinfo
+
+        if name is not None and name not in zoneinfo.available_timezones():
+            near = nearest(name, zoneinfo.available_timezones())
+            raise ValueError(f"{name!r} is no IANA time zone" + (f"; nearest: {near[0]}" if near else ""))
+        return name
+
+
 class Traffic(_Section):
-    """How much is asked: a profile. Rates are useful results (inferences) per second."""
+    """How much is asked: a profile, a trace, or both. Rates are useful results (inferences) per second."""
+
+    trace: Optional[Trace] = Field(None, description="recorded traffic; what is declared below wins over it")
 
     mean_per_s: Optional[float] = Field(None, gt=0, description="mean rate over the month, results per second")
     peak_per_s: Optional[float] = Field(None, gt=0, description="rate in the busiest minute, results per second")
@@ -203,6 +292,56 @@ class Objective(_Section):
 # -- targets ----------------------------------------------------------------------------------
 
 
+SECRET_KEYS = ("api_key", "apikey", "authorization", "password", "secret", "token")
+"""A key of a body or a query that is named like these holds a credential."""
+
+
+class Endpoint(_Section):
+    """Where a target is served. Credentials never belong here, only the name of a variable that holds one."""
+
+    url: str = Field(description="address of the server, such as http://10.0.0.7:8000 or its /v1/completions")
+    api: Literal["completions", "chat", "json"] = Field(
+        "completions", description="OpenAI-compatible completions or chat, streamed; or a POST of `body` that is answered in one piece"
+    )
+    model: Optional[str] = Field(None, description="name under which the server knows the model; default: not sent")
+    api_key_env: Optional[str] = Field(None, description="name of the environment variable that holds the API key")
+    timeout_s: float = Field(60.0, gt=0, description="a request that takes longer has failed, seconds")
+    max_connections: int = Field(256, ge=1, le=20000, description="connections that may be open at a time")
+    body: dict[str, Any] = Field(
+        default_factory=dict,
+        description="keys added to each request, e.g. {ignore_eos: true}; with api json the whole body, e.g. {inputs: '{prompt}'}",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_credentials(cls, data: Any) -> Any:
+        """Messages here never repeat what was written: it may be a key."""
+        if not isinstance(data, Mapping):
+            return data
+        variable = data.get("api_key_env")
+        if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", str(variable)) or str(variable).startswith("sk_"):
+            raise ValueError("api_key_env is no name of an environment variable; a key itself is never written here, e.g. api_key_env: VLLM_API_KEY")
+        url = str(data.get("url", ""))
+        if url and not re.match(r"https?://[^/\s]", url):
+            raise ValueError("url must begin with http:// or https:// and name a host")
+        if re.match(r"https?://[^/]*@", url) or re.search(rf"[?&]({'|'.join(SECRET_KEYS)}|key)=", url, flags=re.IGNORECASE):
+            raise ValueError("url holds a credential; put it into an environment variable and its name into api_key_env")
+        for name in _keys_in(data.get("body")):
+            if name.lower().replace("-", "_") in SECRET_KEYS:
+                raise ValueError(f"body.{name} looks like a credential; put it into an environment variable and its name into api_key_env")
+        return data
+
+
+def _keys_in(data: Any) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield str(key)
+            yield from _keys_in(value)
+    elif isinstance(data, (list, tuple)):
+        for value in data:
+            yield from _keys_in(value)
+
+
 class Target(_Section):
     """Where it runs, or might run."""
 
@@ -213,6 +352,7 @@ class Target(_Section):
     settings: dict[str, Union[bool, int, float, str]] = Field(
         default_factory=dict, description="what was tuned, e.g. {precision: fp16, batch_size: 8}"
     )
+    endpoint: Optional[Endpoint] = Field(None, description="where it is served; a target with one is measured through it")
 
 
 # -- evidence, money, people ------------------------------------------------------------------
@@ -221,8 +361,13 @@ class Target(_Section):
 class Evidence(_Section):
     """A file to adopt into the dossier."""
 
-    file: str = Field(description="path of a record written by `neuronfit measure`")
+    file: str = Field(description="path of a record written by `neuronfit measure`, or of another tool's result file or monitor capture")
     target: str = Field(description="name of the baseline or candidate it speaks for")
+    format: Optional[str] = Field(None, description="format of another tool's file; default: found by its content")
+    settings: dict[str, Union[bool, int, float, str]] = Field(
+        default_factory=dict,
+        description="what another tool's file does not say, e.g. {batch_size: 8, precision: bf16, instance_type: inf2.xlarge, concurrency: 16, requests: 500}",
+    )
 
 
 class PriceOverride(_Section):
@@ -231,7 +376,11 @@ class PriceOverride(_Section):
     instance_type: str
     usd_per_hour: float = Field(gt=0, description="USD per instance-hour")
     as_of: str = Field(description="date of the rate, YYYY-MM-DD", pattern=r"^\d{4}-\d{2}-\d{2}$")
+    purchase_option: Optional[str] = Field(
+        None, description="the terms of this rate, where they are not pricing.purchase_option; a rate on other terms is kept apart, not compared"
+    )
     note: str = Field("", description="where the rate comes from, e.g. enterprise agreement")
+    currency: str = Field("USD", description="USD; another currency is refused, never converted")
 
     @field_validator("as_of", mode="before")
     @classmethod
@@ -244,13 +393,29 @@ class PriceOverride(_Section):
         date.fromisoformat(value)
         return value
 
+    @field_validator("currency")
+    @classmethod
+    def _one_currency(cls, value: str) -> str:
+        if value != "USD":
+            raise ValueError(
+                f"{value!r} beside USD would mix currencies; convert the rate yourself and write the exchange rate and its day into note"
+            )
+        return value
+
 
 class Pricing(_Section):
     """One price basis for every target."""
 
     region: str = "us-east-1"
     purchase_option: str = Field("on_demand", description="one purchase option for both sides")
+    discount: float = Field(
+        0.0, ge=0, lt=1, description="share taken off every list price (an enterprise discount); capacity blocks and the team's own rates keep theirs"
+    )
+    deployment: Literal["ec2", "eks", "ecs", "batch", "sagemaker"] = Field(
+        "ec2", description="what the instances are bought through; the same for every target"
+    )
     overrides: tuple[PriceOverride, ...] = ()
+    surroundings: tuple[HostCost, ...] = Field((), description="costs beside the instances: storage, load balancer, data transfer")
 
     @field_validator("overrides")
     @classmethod
@@ -262,42 +427,6 @@ class Pricing(_Section):
         return overrides
 
 
-class Task(_Section):
-    """One piece of migration work."""
-
-    name: str
-    low: float = Field(ge=0, description="optimistic, person-days")
-    likely: float = Field(ge=0, description="most likely, person-days")
-    high: float = Field(ge=0, description="pessimistic, person-days")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "Task":
-        if not self.low <= self.likely <= self.high:
-            raise ValueError(f"{self.name}: low {self.low:g}, likely {self.likely:g}, high {self.high:g} are not in order")
-        return self
-
-
-DEFAULT_TASKS = (
-    Task(name="convert and compile the model", low=2, likely=4, high=10),
-    Task(name="build the serving image and deployment", low=2, likely=4, high=8),
-    Task(name="validate quality against the baseline", low=2, likely=3, high=8),
-    Task(name="pipelines, monitoring and alerts", low=2, likely=4, high=8),
-    Task(name="rollback and controlled test", low=1, likely=3, high=6),
-    Task(name="train the people on call", low=1, likely=2, high=4),
-)
-"""A medium migration of one inference service; an assumption, to be replaced by the team's own plan."""
-
-
-class Effort(_Section):
-    """What the move costs in people."""
-
-    tasks: tuple[Task, ...] = Field(DEFAULT_TASKS, description="person-days as low, likely, high")
-    day_rate_usd: float = Field(1000.0, ge=0, description="USD per person-day")
-    upkeep_days_per_month: float = Field(1.0, ge=0, description="additional upkeep after the move, person-days per month")
-    horizon_months: int = Field(36, ge=1, le=120, description="how far ahead payback is looked for, months")
-    discount_rate: float = Field(0.0, ge=0, lt=1, description="yearly discount rate, fraction")
-
-
 # -- trial ------------------------------------------------------------------------------------
 
 
@@ -305,8 +434,17 @@ class Stage(_Section):
     """One stage of the controlled production test."""
 
     name: str
-    share: float = Field(ge=0, le=1, description="share of production traffic answered by the candidate, fraction")
-    duration_min: float = Field(gt=0, description="minimum duration, minutes")
+    mode: Optional[Literal["replay", "shadow", "split"]] = Field(
+        None,
+        description="replay and shadow: both sides get every request; split: the share goes to the candidate; default: shadow at share 0, else split",
+    )
+    share: float = Field(0.0, ge=0, le=1, description="share of production traffic answered by the candidate, fraction")
+    duration_min: float = Field(gt=0, description="duration, minutes")
+
+    @property
+    def how(self) -> str:
+        """The mode, its default filled in."""
+        return self.mode or ("split" if self.share > 0 else "shadow")
 
 
 DEFAULT_STAGES = (
@@ -317,14 +455,71 @@ DEFAULT_STAGES = (
 )
 
 
+class Criterion(_Section):
+    """One success criterion of the controlled test."""
+
+    metric: Literal[
+        "latency_p50",
+        "latency_p95",
+        "latency_p99",
+        "ttft_p50",
+        "ttft_p95",
+        "ttft_p99",
+        "tpot_p50",
+        "tpot_p95",
+        "tpot_p99",
+        "error_rate",
+        "agreement",
+        "throughput",
+        "cost_per_result",
+        "utilization",
+    ]
+    kind: Literal["non_inferior", "superior"] = Field(
+        "non_inferior", description="not worse than the baseline by more than the margin, or better than it"
+    )
+    margin: Optional[float] = Field(None, ge=0, lt=1, description="how much worse is still as good, fraction; default: latency_margin")
+    bound_ms: Optional[float] = Field(None, gt=0, description="a fixed bound for a quantile instead of the baseline, milliseconds")
+    bound: Optional[float] = Field(
+        None, ge=0, le=1, description="a fixed bound for error_rate, agreement or utilization, fraction; default: the objective's, min_agreement, 0.85"
+    )
+
+
+SECRETS = re.compile(
+    r"(-----BEGIN|\bsk-[A-Za-z0-9_-]{16,}|\bhf_[A-Za-z0-9]{20,}|\bAKIA[A-Z0-9]{12,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\beyJ[A-Za-z0-9_-]{10,}\.eyJ|Bearer\s+\S{12,})"
+)
+"""What private keys and tokens look like."""
+
+
 class Trial(_Section):
     """The controlled production test, fixed before it starts. Credentials never belong here."""
 
     candidate: Optional[str] = Field(None, description="name of the candidate to test; default: the one decided for")
-    baseline_url: Optional[str] = Field(None, description="endpoint of the baseline")
-    candidate_url: Optional[str] = Field(None, description="endpoint of the candidate")
-    stages: tuple[Stage, ...] = DEFAULT_STAGES
-    latency_margin: float = Field(0.05, ge=0, lt=1, description="p99 may be worse than the baseline's by this fraction")
+    baseline_url: Optional[str] = Field(None, description="address of the baseline; default: that of its endpoint")
+    candidate_url: Optional[str] = Field(None, description="address of the candidate; default: that of its endpoint")
+    api: Literal["json", "completions", "chat"] = Field("json", description="how both are asked, where the target has no endpoint")
+    model: Optional[str] = Field(None, description="name under which the servers know the model, where the target has no endpoint")
+    api_key_env: Optional[str] = Field(None, description="name of the environment variable that holds the API key")
+    body: dict[str, Any] = Field({"inputs": "{prompt}"}, description="body of a json request, where the target has no endpoint")
+    timeout_s: float = Field(30.0, gt=0, description="a request that takes longer has failed, seconds")
+    requests: Optional[str] = Field(
+        None, description="JSON lines of requests: text, and optionally key (who asks) and at_s (when); default: the workload's inputs"
+    )
+    rate_per_s: Optional[float] = Field(None, gt=0, description="requests per second; default: the mean of the traffic")
+    seed: int = Field(0, ge=0, description="seed of the arrivals")
+    agree_on: Optional[str] = Field(None, description="key of a JSON answer that must agree, e.g. predictions.0.label; default: the whole answer")
+    agree_within: float = Field(0.0, ge=0, lt=1, description="numbers in an answer agree within this fraction of the baseline's")
+    stages: tuple[Stage, ...] = Field(DEFAULT_STAGES, min_length=1)
+    criteria: tuple[Criterion, ...] = Field((), description="default: latency p95 and p99, the objective's bound, error rate, agreement")
+    latency_margin: float = Field(0.05, ge=0, lt=1, description="latency may be worse than the baseline's by this fraction")
+    detect: Optional[float] = Field(
+        None,
+        gt=0,
+        lt=2,
+        description="regression that the planned sample must find, fraction of the baseline's latency; default: 0.1, or twice latency_margin",
+    )
+    power: float = Field(0.8, gt=0, lt=1, description="chance of finding it, fraction")
+    evaluate_every_s: float = Field(60.0, gt=0, description="time between two looks, seconds; a guardrail acts within it")
+    may_pass_early: bool = Field(False, description="a stage may end before its duration once all of its criteria have passed")
     max_error_rate: Optional[float] = Field(None, ge=0, lt=1, description="guardrail; default: twice the objective's")
     min_agreement: float = Field(0.99, ge=0, le=1, description="share of paired answers that must agree, fraction")
     rollback: tuple[str, ...] = Field(
@@ -336,6 +531,80 @@ class Trial(_Section):
         description="steps, in order; exercised once before the first stage",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_credentials(cls, data: Any) -> Any:
+        """The message never repeats what was written."""
+        for where, text in _texts_in(data):
+            if SECRETS.search(text) or re.match(r"https?://[^/\s]*@", text):
+                raise ValueError(f"{where} holds a private key or token; put it into an environment variable and its name into api_key_env")
+        if isinstance(data, Mapping):
+            for name in ("baseline_url", "candidate_url"):
+                if data.get(name) is not None and not re.match(r"https?://[^/\s]", str(data[name])):
+                    raise ValueError(f"{name} must begin with http:// or https:// and name a host")
+            for name in _keys_in(data.get("body")):
+                if name.lower().replace("-", "_") in SECRET_KEYS:
+                    raise ValueError(f"body.{name} looks like a credential; put it into an environment variable and its name into api_key_env")
+            variable = data.get("api_key_env")
+            if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", str(variable)):
+                raise ValueError(
+                    "api_key_env is no name of an environment variable; a key itself is never written here, e.g. api_key_env: SERVICE_TOKEN"
+                )
+        return data
+
+    @model_validator(mode="after")
+    def _a_regression_is_larger_than_the_margin(self) -> "Trial":
+        if self.detect is not None and self.detect <= self.latency_margin:
+            raise ValueError(
+                f"detect: {self.detect:g} is not above latency_margin {self.latency_margin:g}; what is still as good cannot be a regression"
+            )
+        names = [stage.name for stage in self.stages]
+        doubled = {name for name in names if names.count(name) > 1}
+        if doubled:
+            raise ValueError(f"two stages are named {sorted(doubled)[0]!r}; names must differ")
+        return self
+
+    @property
+    def regression(self) -> float:
+        """``detect``, its default filled in."""
+        return self.detect if self.detect is not None else max(0.1, 2 * self.latency_margin)
+
+
+def _texts_in(data: Any, where: str = "trial") -> Iterator[tuple[str, str]]:
+    if isinstance(data, str):
+        yield where, data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _texts_in(value, f"{where}.{key}")
+    elif isinstance(data, (list, tuple)):
+        for number, value in enumerate(data):
+            yield from _texts_in(value, f"{where}.{number}")
+
+
+class Capacity(_Section):
+    """How a fleet is run and what the simulation of step 5 assumes. Every default is an assumption of ours, not a measurement."""
+
+    scaling: Literal["fixed", "scheduled", "target_tracking"] = Field(
+        "fixed", description="policy whose instance-hours stand for a target; all three are shown"
+    )
+    target_utilization: float = Field(0.6, gt=0, le=1, description="autoscaling: load per instance that is aimed at, share of its capacity")
+    reaction_s: float = Field(180.0, ge=0, description="autoscaling: time until a change of load is noticed, seconds (three readings a minute apart)")
+    launch_s: float = Field(120.0, ge=0, description="start of an instance and pull of the image, seconds")
+    load_bytes_per_s: float = Field(1e9, gt=0, description="speed at which weights are loaded at start-up, bytes per second")
+    compile_cache: Literal["hit", "cold"] = Field(
+        "hit", description="does a new instance find compiled artefacts; cold: it compiles for as long as step 3 says"
+    )
+    scale_in_cooldown_s: float = Field(900.0, ge=0, description="autoscaling: time that a lower load must last before instances go, seconds")
+    min_count: int = Field(1, ge=1, description="instances that always run")
+    redundancy: int = Field(0, ge=0, description="spare instances beyond what the load needs; 1 is N+1")
+    zones: int = Field(1, ge=1, le=6, description="zones over which the fleet is spread; above 1, the others carry the load when one is lost")
+    batch_delay_ms: float = Field(0.0, ge=0, description="time that a request may wait for its batch to fill, milliseconds")
+    failures_per_month: float = Field(0.0, ge=0, description="failures of one instance per month of running; each is down for one start-up")
+    seed: int = Field(0, ge=0, description="seed of the simulated arrivals; the same seed gives the same digits")
+    shared_with: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], ...] = Field(
+        (), description="names of other workloads whose dossiers lie beside this one and that could share its instances"
+    )
+
 
 class Policy(_Section):
     """What counts as different, and what a verdict needs."""
@@ -344,7 +613,22 @@ class Policy(_Section):
     confidence: float = Field(0.95, gt=0.5, lt=1, description="confidence of intervals, fraction")
     min_utilization: float = Field(0.30, ge=0, le=1, description="mean utilization below which right-sizing comes first")
     runs: int = Field(3, ge=1, le=100, description="independent runs per shape of a measurement")
-    budget_s: float = Field(20.0, gt=0, description="time for the timed values of one shape, seconds")
+    budget_s: float = Field(20.0, gt=0, description="time for the timed values of one shape, at most, seconds")
+    interval_width: float = Field(
+        0.02,
+        ge=0,
+        lt=1,
+        description="half width of the latency's interval at which measuring stops early, fraction of the value; 0 spends the budget",
+    )
+    scenario: Optional[Literal["single_stream", "offline", "server", "generate"]] = Field(
+        None, description="how an endpoint is loaded; default: generate where tokens are generated, else single_stream"
+    )
+    arrivals: Literal["poisson", "constant", "trace"] = Field("poisson", description="when the requests of an open loop are due")
+    rate_per_s: Optional[float] = Field(
+        None, gt=0, description="requests per second sent to an endpoint; default: server searches the highest that keeps the objective"
+    )
+    capacity: Capacity = Capacity()
+    doubt: Doubt = Doubt()
 
 
 # -- the file ---------------------------------------------------------------------------------
@@ -378,8 +662,10 @@ class Params(_Section):
         names = [target.name for target in self.targets]
         if len(set(names)) < len(names):
             raise ValueError(f"baseline and a candidate are both named {self.baseline.name!r}; names must differ")
-        for place, given, known in [("evidence", entry.target, names) for entry in self.evidence] + [
-            ("trial.candidate", self.trial.candidate, names[1:])
+        for place, given, known in [
+            *(("evidence", entry.target, names) for entry in self.evidence),
+            *(("pricing.surroundings", entry.target, names) for entry in self.pricing.surroundings),
+            ("trial.candidate", self.trial.candidate, names[1:]),
         ]:
             if given is not None and given not in known:
                 what = "target" if known is names else "candidate"
