@@ -4,7 +4,12 @@
     python benchmarks/traffic_ingest.py --rows 30000000 --bounded   one long trace: time and peak memory
 
 The files are made here, in a temporary folder that is deleted. *open* reads the file, checks order and duplicates;
-*summary* adds every number and finding. Their own readers only read the columns into memory.
+*summary* adds every number and finding. Their own readers only read the columns into memory: of an access log they split the line at
+blanks and leave the time a text. Polars does that two to three times as fast as DuckDB, and reads CSV with times at a third of DuckDB's speed.
+
+The floor is held against DuckDB's reader, for both files: it is the one that the library reads with and that is in the lock. Reading the lines of an
+access log takes DuckDB a sixth of the time of *open*; the expression that finds time, method, path and status in one pass takes half, and splitting
+with string functions instead takes twice as long.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import duckdb
 from neuronfit import traffic
 
 FLOOR = 0.5
-"""Of the speed of the faster of their own readers that can read the file."""
+"""Of the speed of DuckDB's reader."""
 
 MADE = {
     "csv": (
@@ -96,7 +101,7 @@ def side_by_side(rows: int, tries: int, folder: Path) -> bool:
             against = ", ".join(
                 f"{times[other][0] / cpu:.2f} of {other}" for other in ("DuckDB's reader", "Polars' reader") if other in times and other != name
             )
-            print(f"  {name:<16} {size / cpu:7.0f} MB/s  ({size / wall:5.0f})  {rows / cpu / 1e6:5.2f} M rows/s   {against}")
+            print(f"  {name:<17} {size / cpu:7.0f} MB/s  ({size / wall:5.0f})  {rows / cpu / 1e6:5.2f} M rows/s   {against}")
         kept &= times["DuckDB's reader"][0] / times["open"][0] >= FLOOR
         path.unlink()
     return kept

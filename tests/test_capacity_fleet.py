@@ -294,3 +294,13 @@ def test_loads_of_models_that_share_add_up():
 def test_break_even_by_hand():
     """Twice the price at four times the capacity: half as busy costs the same."""
     assert capacity.break_even(2.0, 4000.0, 1.0, 1000.0) == pytest.approx(0.5)
+
+
+def test_waiting_makes_nobody_late_where_only_the_time_per_token_is_bounded():
+    """Twice the capacity for an hour: steps of 0.1 s stay within 0.2 s per token, however long the queue. With a bound on the first token all wait."""
+    service = GenerationService((0.1,) * 8, 0.0, 8 * 212, 1, 128, 84, Grade.ESTIMATED)
+    rates, ready = np.full(60, 2 * service.capacity_per_s), np.ones(60, np.int64)
+    settings, start = Capacity(), StartUp(60.0, 120.0, 0.0, 0.0)
+    assert fleet._by_states(rates, ready, service, Promise(tpot_s=0.2), settings, start) == 0.0
+    assert fleet._by_states(rates, ready, service, Promise(tpot_s=0.05), settings, start) == 1.0
+    assert fleet._by_states(rates, ready, service, Promise(tpot_s=0.2, ttft_s=1.0), settings, start) == 1.0

@@ -491,3 +491,31 @@ def test_cores_that_no_process_holds_are_idle_unless_the_report_was_cut(tmp_path
     assert found.busy_mean.value == pytest.approx(0.03) and "cores_not_used" in codes(found) and "cores_missing" not in codes(found)
     found = summary_of(tmp_path, lines([entry] * 2)[:-30])
     assert not found.busy_mean.known and "cores_missing" in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("", "empty"),
+        ("<!DOCTYPE html><html></html>", "web page"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n", "Git LFS"),
+        ("TDRV: no device\n$ neuron-monitor\n" + json.dumps({"neuron_runtime_data": [], "system_data": {}}), "log of the Neuron runtime"),
+        ("==== ROCm System Management Interface ====\nGPU 0 55%\n", "rocm-smi"),
+        (json.dumps({"gpus": [{"index": 0, "utilization.gpu": 87, "memory.used": 5}]}, indent=2), "gpustat"),
+        ("procs -----------memory---------- ---swap--\n r b swpd\n 1 0 0\n", "vmstat"),
+        ("NAME     CPU(cores)   CPU%   MEMORY(bytes)\nnode-a   1200m  30%  8000Mi\n", "kubectl"),
+        ('"Time";"DCGM_FI_DEV_GPU_UTIL{gpu=""0""}"\n2026-11-20 10:00:00;50,5\n', "Grafana"),
+        (json.dumps({"request_throughput": 5.0}), "benchmark"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,5,6\n2023-11-16 18:17:04.97,5,6\n", "recorded traffic"),
+    ],
+)
+def test_what_no_monitor_wrote_is_named(tmp_path, content, what):
+    with pytest.raises(BadInput) as refused:
+        summary_of(tmp_path, content)
+    assert f"not a monitor's file: it is {what}" in refused.value.what or what in refused.value.what
+    assert refused.value.next and "FILE" not in refused.value.next and "\n" not in str(refused.value)
+
+
+def test_the_sentence_names_the_instance_that_the_devices_make(tmp_path):
+    listing = [{"neuron_device": number, "nc_count": 2, "memory_size": 32 * GIB, "connected_to": []} for number in range(12)]
+    assert summary_of(tmp_path, json.dumps(listing)).sentence.startswith("12 devices of inf2.48xlarge, ")

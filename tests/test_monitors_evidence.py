@@ -153,3 +153,50 @@ def test_bad_options_end_in_one_line(tmp_path, call, extra):
 def test_a_file_that_is_none_ends_in_one_line(tmp_path, call):
     status, out, err = call("monitor", saved(tmp_path, "hello"))
     assert (status, out) == (2, "") and "not a monitor's file" in err and err.count("\n") == 1
+
+
+@pytest.fixture
+def modelled(question):
+    """A target's modelled busyness, from published figures: 400 a second on a g6.xlarge of 2,168."""
+    from neuronfit import compare
+
+    compare.compare(question)
+    return question
+
+
+def test_what_was_seen_stands_beside_what_is_modelled_with_its_name(modelled, tmp_path):
+    from neuronfit import utilization
+
+    assert all(row.observed is None for row in utilization.estimate(modelled).targets)
+    assert isinstance(show.busyness_table(utilization.estimate(modelled)), show.Note)
+    modelled.dossier.admit(monitors.to_records(modelled, saved(tmp_path, GPU), "l4")[0])
+    found = utilization.estimate(modelled)
+    seen = {row.target: row.observed for row in found.targets}
+    assert seen["l4"].busy.value == pytest.approx(0.2) and seen["l4"].metric == "gpu_kernel_active" and seen["l4"].adopted and seen["inf2"] is None
+    assert seen["l4"].monitor == modelled.dossier.monitors("l4")[-1].id
+    text = str(show.busyness_table(found))
+    assert "GPU: time with a kernel, from a file" in text and "load over capacity" in text and "different quantities" not in text
+
+
+def test_a_gpu_and_a_neuroncore_are_said_to_be_different(modelled, tmp_path):
+    from neuronfit import utilization
+
+    modelled.dossier.admit(monitors.to_records(modelled, saved(tmp_path, GPU), "l4")[0])
+    modelled.dossier.admit(monitors.to_records(modelled, saved(tmp_path, neuron(), "n.json"), "inf2")[0])
+    found = utilization.estimate(modelled)
+    text = str(show.busyness_table(found))
+    assert "NeuronCore: time a NeuronCore executed, from a file" in text and "cannot be set side by side" in text
+    said = {finding.target: finding for finding in found.findings if finding.code == "busy_differs_from_observed"}
+    assert set(said) == {"inf2"} and "15% busy is modelled" in said["inf2"].because and "90% was seen" in said["inf2"].because
+
+
+def test_of_several_records_the_newest_with_a_number_counts(modelled, tmp_path):
+    from neuronfit import utilization
+
+    first = monitors.to_records(modelled, saved(tmp_path, GPU), "l4")[0].model_copy(update={"created_utc": "2026-10-01T00:00:00Z"})
+    busier = monitors.to_records(modelled, saved(tmp_path, GPU.replace(" 0 %", " 50 %"), "b.csv"), "l4")[0].model_copy(
+        update={"created_utc": "2026-10-02T00:00:00Z"}
+    )
+    assert utilization.observed([first, busier]).busy.value == pytest.approx(0.4)
+    nothing = busier.model_copy(update={"busy_mean": busier.busy_mean.model_copy(update={"value": None, "grade": None, "why": "not recorded"})})
+    assert utilization.observed([first, nothing]).busy.value == pytest.approx(0.2) and utilization.observed([]) is None

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from neuronfit.adopt import monitors
+from neuronfit.errors import BadInput
 
 MIB, GIB = 2**20, 2**30
 HEADER = "timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
@@ -462,3 +463,50 @@ def test_memory_in_use_is_the_most_and_power_the_mean(tmp_path):
     )
     found = summary_of(tmp_path, text)
     assert part(found, "0").memory_used.value == 900 * MIB and part(found, "0").power.value == pytest.approx(70)
+
+
+HEADLESS = "\n".join(
+    f"2026/11/20 10:00:{second:02}.000, {gpu}, NVIDIA L4, {30 + 10 * gpu}, {8000 + gpu}, 23034, 50.25" for second in range(6) for gpu in (0, 1)
+)
+
+
+def test_columns_of_a_file_without_header_can_be_said(tmp_path):
+    path = tmp_path / "gpu.csv"
+    path.write_text(HEADLESS)
+    assert "header_missing" in codes(monitors.summarise(path)) and not monitors.summarise(path).busy_mean.known
+    fields = ("timestamp", "index", "name", "utilization.gpu", "memory.used", "memory.total", "power.draw")
+    said = monitors.summarise(path, columns=fields)
+    assert said.busy_mean.value == pytest.approx(0.35) and said.quantities["memory_used_bytes"].value == 16001 * 2**20
+    with pytest.raises(BadInput, match="another number of columns"):
+        monitors.summarise(path, columns=fields[:-1])
+
+
+def test_processes_listed_with_their_memory_have_a_header(tmp_path):
+    said = summary_of(
+        tmp_path,
+        "timestamp, gpu_name, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n2026/11/20 10:00:00.000, NVIDIA A10G, GPU-0, 1, python3, 18000 MiB\n",
+    )
+    assert said.quantities["memory_used_bytes"].value == 18000 * 2**20 and not codes(said) & {"header_missing"} and not said.busy_mean.known
+
+
+def test_memory_of_dcgm_is_used_and_free_together(tmp_path):
+    names = {"DCGM_FI_DEV_GPU_UTIL": 90, "DCGM_FI_DEV_FB_USED": 40000, "DCGM_FI_DEV_FB_FREE": 5000, "DCGM_FI_DEV_FB_RESERVED": 1068}
+    said = summary_of(
+        tmp_path, "".join(f'{name}{{gpu="0",UUID="GPU-0",exported_pod="a"}} {value} 1763632800123\n' for name, value in names.items()) + "# EOF\n"
+    )
+    assert part(said, "0").memory_total.value in (45000 * 2**20, 46068 * 2**20)
+    assert part(said, "0").memory_total.why.startswith("used")
+
+
+def test_a_long_table_of_cloudwatch_has_a_value_a_row(tmp_path):
+    """What procstat and mem write into the same table is about the host."""
+    head = "Timestamp,Namespace,MetricName,index,pid,exe,Average,Maximum,Unit\n"
+    rows_ = "".join(
+        f"2026-11-20T10:{minute:02}:00Z,CWAgent,nvidia_smi_utilization_gpu,{gpu},,,{20 + minute + 10 * gpu},99,Percent\n"
+        f"2026-11-20T10:{minute:02}:00Z,CWAgent,procstat_cpu_usage,,42,python3,180.5,220,Percent\n"
+        for minute in range(6)
+        for gpu in (0, 1)
+    )
+    said = summary_of(tmp_path, head + rows_)
+    assert part(said, "0").busy_mean.value == pytest.approx(0.225) and part(said, "1").busy_mean.value == pytest.approx(0.325)
+    assert said.samples == 6 and "values_are_means" in codes(said)

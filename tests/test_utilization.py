@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from example_questions import measured, question, stated
 from neuronfit import compare, profile, utilization
-from neuronfit.capacity import answer
+from neuronfit.capacity import answer, sharing
 from neuronfit.errors import MissingPackage
 from neuronfit.provenance import Estimated, Grade, Quantity
 from neuronfit.record import Compile, CompileOfTarget, read
@@ -266,3 +266,31 @@ def test_tokens_of_a_trace_load_a_generating_fleet(tmp_path):
     fixed = options_of(row)["fixed"]
     assert fixed.most == row.needed.value >= 4
     assert fixed.busy.value == pytest.approx(333 / (fixed.most * 120.29), rel=0.05)
+
+
+# -- sharing with other models -----------------------------------------------------------------
+
+
+def test_loads_and_memory_of_different_models_add_up():
+    """0.5 + 0.7 instances: 2 shared, 2 apart; 4 + 6 of 20 GiB less a tenth. 0.3 + 0.3: 1 shared."""
+    gib = 2**30
+    one, two = sharing.Part("a", 0.5, 4 * gib, 20 * gib), sharing.Part("b", 0.7, 6 * gib, 20 * gib)
+    text = sharing.said("g6.xlarge", [one, two])
+    assert text.startswith("a and b on g6.xlarge load 1.2 instances together") and "2 shared, 2 apart" in text and "10 of 18 GiB" in text
+    assert "1 shared, 2 apart" in sharing.said("g6.xlarge", [sharing.Part("a", 0.3), sharing.Part("b", 0.3)])
+    assert "whether memory holds one copy of each is not known" in sharing.said("g6.xlarge", [sharing.Part("a", 0.3), two])
+    large = sharing.Part("c", 0.1, 15 * gib, 20 * gib)
+    assert sharing.said("g6.xlarge", [one, large]) == "a and c cannot share g6.xlarge: one copy of each takes 19 of 18 GiB that may be used."
+    assert "is open: step 5 of x has no load" in sharing.said("g6.xlarge", [one, sharing.Part("x", None)])
+
+
+def test_another_workload_is_read_from_the_dossier_beside(tmp_path):
+    """bert-base at 1200/s on an l4 of 2168/s is 0.554 instances, so is the same model under another name."""
+    other = question(tmp_path, "bert-base-uncased", workload__name="other", workload__published_as="bert-base-uncased")
+    estimated(other)
+    alone, rows = estimated(question(tmp_path))
+    assert all(row.shared_with is None for row in alone.targets)
+    shared, rows = estimated(question(tmp_path, policy={"capacity": {"shared_with": ["other"]}}))
+    assert rows["l4"].shared_with.startswith("l4: bert-base-uncased and other on g6.xlarge load 1.11 instances together")
+    _, rows = estimated(question(tmp_path, policy={"capacity": {"shared_with": ["nobody"]}}))
+    assert "is open: step 5 of nobody has no load" in rows["l4"].shared_with

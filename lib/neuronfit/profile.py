@@ -258,7 +258,8 @@ def _bottom_line(question: Question, count: int, traffic: Asked) -> str:
     tail = (
         f"{_count_word(len(applying))} of the eight situations apply: {', '.join(applying)}" if applying else "none of the eight situations applies"
     )
-    return f"{what}; {traffic.mean_per_s:,.4g} {noun} a second on average, {traffic.peak_per_s:,.4g} at the peak; {tail}."
+    rate = metric("rate_per_s").number
+    return f"{what}; {rate(traffic.mean_per_s)} {noun} a second on average, {rate(traffic.peak_per_s)} at the peak; {tail}."
 
 
 def _count_word(count: int) -> str:

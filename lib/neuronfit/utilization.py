@@ -9,21 +9,25 @@ objective, and three ways of running the fleet through the window.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Optional
 
-from neuronfit.capacity import answer
+from neuronfit.capacity import answer, sharing
 from neuronfit.capacity.demand import demand_of
 from neuronfit.capacity.fleet import Demand
 from neuronfit.capacity.service import promise
 from neuronfit.params import Target
 from neuronfit.profile import offered
-from neuronfit.provenance import Estimated, Grade, Quantity, absent
+from neuronfit.provenance import Estimated, Grade, Imported, Quantity, absent
 from neuronfit.question import Question
-from neuronfit.record import Comparison, Finding, Measurement, Severity, Utilization, UtilizationOfTarget
+from neuronfit.record import Comparison, Finding, Measurement, Monitor, Observed, Severity, Utilization, UtilizationOfTarget
 from neuronfit.units import metric
 from neuronfit.workload import Asked
 
-__all__ = ["busy", "estimate", "headline", "instances_for"]
+__all__ = ["busy", "estimate", "headline", "instances_for", "observed"]
+
+_FAR = 2.0
+"""Times that observed and modelled busyness may lie apart before it is said."""
 
 
 def estimate(question: Question, demand: Optional[Demand] = None) -> Utilization:
@@ -91,7 +95,7 @@ def _of_target(
             f"{metric('utilization').text(busy_peak.value)} at the peak."
         )
     found = answer.simulated(question, target, figure, demand, base) if figure and capacity.known and demand else {}
-    return UtilizationOfTarget(
+    row = UtilizationOfTarget(
         target=target.name,
         instance_type=target.instance_type,
         capacity_per_instance=capacity,
@@ -101,8 +105,23 @@ def _of_target(
         busy_mean=busy_mean,
         busy_peak=busy_peak,
         sentence=sentence,
+        observed=observed(question.dossier.monitors(target.name)),
         **found,
     )
+    return row.model_copy(update={"shared_with": sharing.together(question, row)})
+
+
+def observed(seen: Sequence[Monitor]) -> Optional[Observed]:
+    """What the newest of these records with a busyness says, or the newest of all; ``None`` where there is none. Oldest first."""
+    if not seen:
+        return None
+    record = next((entry for entry in reversed(seen) if entry.busy_mean.known), seen[-1])
+    whole = [part.work_share for part in record.parts if part.core is None and "/mig" not in part.device]
+    work = absent("fraction", "no FLOP or tensor counter was recorded")
+    if whole and all(share.known for share in whole):
+        work = whole[0].model_copy(update={"value": sum(share.value or 0.0 for share in whole) / len(whole)})
+    adopted = isinstance(record.source, Imported)
+    return Observed(busy=record.busy_mean, metric=record.busy_metric, work_share=work, adopted=adopted, monitor=record.id)
 
 
 def _busy(rate: float, count: int, capacity: Quantity) -> Quantity:
@@ -154,7 +173,24 @@ def _findings(question: Question, rows: tuple[UtilizationOfTarget, ...], traffic
                     target=row.target,
                 )
             )
+    findings += [found for row in rows if (found := _against_observed(row))]
     return [*findings, *_about_fleets(question, rows)]
+
+
+def _against_observed(row: UtilizationOfTarget) -> Optional[Finding]:
+    """A file of a monitor that saw the hardware far busier, or idler, than the declared traffic makes it."""
+    seen = row.observed
+    if seen is None or not seen.adopted or not seen.busy.known or not row.busy_mean.known:
+        return None
+    low, high = sorted((seen.busy.value, row.busy_mean.value))
+    if high < _FAR * low or high < 0.05:
+        return None
+    because = (
+        f"{metric('utilization').text(row.busy_mean.value)} busy is modelled (load over capacity), {metric('utilization').text(seen.busy.value)} was seen "
+        f"({seen.metric}); they are different quantities, but that far apart one of them is not of this traffic"
+    )
+    next_ = "see whether the monitor's file is of this service and of usual days, and whether traffic and count are right"
+    return Finding(severity=Severity.NOTE, code="busy_differs_from_observed", because=because, next=next_, target=row.target)
 
 
 def _about_fleets(question: Question, rows: tuple[UtilizationOfTarget, ...]) -> list[Finding]:
@@ -206,7 +242,9 @@ def _bottom_line(question: Question, rows: tuple[UtilizationOfTarget, ...], traf
     fleets = [row for row in known if row.instance_hours_per_day is not None and row.instance_hours_per_day.known]
     if not fleets:
         return said
-    each = "; ".join(f"{row.target} {row.instance_hours_per_day.value:.4g} instance-hours a day{_late(row)}" for row in fleets)
+    each = "; ".join(
+        f"{row.target} {metric('instance_hours').number(row.instance_hours_per_day.value)} instance-hours a day{_late(row)}" for row in fleets
+    )
     return f"{said} Simulated with the {fleets[0].chosen.replace('_', ' ')} fleet: {each}."
 
 

@@ -140,7 +140,7 @@ def assumptions(question: Question, demand: Demand) -> tuple[str, ...]:
         f"Autoscaling aims at {settings.target_utilization:.0%} load, notices a change after {settings.reaction_s:g} s, lets instances go "
         f"after {settings.scale_in_cooldown_s:g} s; a launch takes {settings.launch_s:g} s, then the weights are loaded at "
         f"{settings.load_bytes_per_s / 1e9:g} GB/s and the compile cache is {'warm' if settings.compile_cache == 'hit' else 'cold'}.",
-        f"At least {settings.min_count} instance(s), {settings.redundancy} spare, {settings.zones} zone(s), "
+        f"At least {_count(settings.min_count, 'instance')}, {settings.redundancy} spare, {_count(settings.zones, 'zone')}, "
         f"{settings.failures_per_month:g} failures per instance and month, seed {settings.seed}.",
         f"Above {fleet.FULL:.0%} load a fleet counts as overloaded.",
     ]
@@ -240,3 +240,7 @@ def _break_even(question: Question, target: Target, service: Service, figure: Op
     if (figure.result_unit == "token") != isinstance(service, GenerationService):
         return absent("ratio", "the two sides count different results")
     return Quantity(value=fleet.break_even(mine_usd, service.capacity_per_s, base_usd, theirs), unit="ratio", grade=Grade.ESTIMATED)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -304,7 +304,7 @@ def _by_states(rates: np.ndarray, ready: np.ndarray, service: Service, kept: Pro
     states, place = np.unique(np.stack([ready, steps]), axis=1, return_inverse=True)
     share = np.array([_state(service, int(count), int(step), kept, settings, start) for count, step in states.T.tolist()])[place.ravel()]
     late = share * rates * MINUTE_S
-    if (rates >= capacity).any():
+    if (rates >= capacity).any() and kept.waiting_s < math.inf:
         late = _backlog(rates, ready * service.capacity_per_s, late, kept)
     total = float(rates.sum() * MINUTE_S)
     return float(late.sum()) / total if total > 0 else 0.0
@@ -323,10 +323,16 @@ def _state(service: Service, count: int, step: int, kept: Promise, settings: Cap
 
 
 def _steady(service: Service, count: int, step: int, kept: Promise, delay_s: float, seed: int) -> float:
-    """Share of late requests at a steady load of step / LOAD_STEPS of ``count`` instances; all of them above ``FULL``."""
+    """Share of late requests at a steady load of step / LOAD_STEPS of ``count`` instances; all of them above ``FULL``.
+
+    Where the objective bounds the time per token only, waiting makes nobody late: above ``FULL`` the tokens come as at ``FULL``.
+    """
     if step <= 0:
         return 0.0
-    if count <= 0 or step > LOAD_STEPS * FULL + 1e-9:
+    most = round(LOAD_STEPS * FULL)
+    if count > 0 and step > most and kept.made and math.isinf(kept.waiting_s):
+        step = most
+    if count <= 0 or step > most:
         return 1.0
     pool = int(_POOLS[np.searchsorted(_POOLS, count, side="right") - 1])
     return stretch(service, step / LOAD_STEPS * pool * service.capacity_per_s, pool, kept, delay_s, seed).missed
@@ -334,7 +340,7 @@ def _steady(service: Service, count: int, step: int, kept: Promise, delay_s: flo
 
 def _backlog(rates: np.ndarray, capacity: np.ndarray, late: np.ndarray, kept: Promise) -> np.ndarray:
     """Requests that wait longer than the objective behind what has piled up; the fluid of each minute, twice around."""
-    slack = min(kept.latency_s, kept.ttft_s) if min(kept.latency_s, kept.ttft_s) < math.inf else 0.0
+    slack = kept.waiting_s
     result, behind = late.copy(), 0.0
     for _ in range(2):  # the second time round the window starts with what the first left behind
         for minute in range(len(rates)):

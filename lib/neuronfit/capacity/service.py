@@ -106,6 +106,11 @@ class Promise:
     def made(self) -> bool:
         return min(self.latency_s, self.ttft_s, self.tpot_s) < math.inf
 
+    @property
+    def waiting_s(self) -> float:
+        """The bound that waiting counts against; inf where only the time per token is bounded, or nothing."""
+        return min(self.latency_s, self.ttft_s)
+
 
 def promise(objective: Objective) -> Promise:
     """The latency objective of the params file. A bound on the median alone allows half of the requests to be later."""

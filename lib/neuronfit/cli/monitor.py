@@ -19,6 +19,7 @@ from neuronfit.cli.common import as_json_option, group, params_path, print_json,
 @click.option("--params", type=params_path, help="The question it is evidence for.")
 @click.option("--instance-type", help="EC2 type that the file is of, where it does not say; gives capacity and peak.")
 @click.option("--table", "table", type=params_path, metavar="CSV", help="Also write every row as CSV: time, device, core, metric, value, unit.")
+@click.option("--columns", help="The fields of the query that wrote a CSV without a header, as nvidia-smi names them, separated by commas.")
 @reports_option
 @as_json_option
 def monitor(
@@ -27,6 +28,7 @@ def monitor(
     params: Optional[Path],
     instance_type: Optional[str],
     table: Optional[Path],
+    columns: Optional[str],
     reports: Optional[Path],
     as_json: bool,
 ) -> int:
@@ -40,21 +42,22 @@ def monitor(
         raise BadInput("--for and --params belong together", target or str(params), next="give both, or neither to only look at the file")
     if instance_type is not None:
         instances.find(instance_type)
+    fields = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
     if table is not None:
-        _write_table(file, table)
+        _write_table(file, table, fields)
     if target is not None and params is not None:
         from neuronfit.question import Question
 
         question = Question.from_file(params, reports=reports)
         aim = question.target(target)
-        record = question.dossier.admit(monitors.to_records(question, file, target)[0])
+        record = question.dossier.admit(monitors.to_records(question, file, target, columns=fields)[0])
         if as_json:
             print_json(json.loads(record.to_json()))
         else:
             click.echo(monitor_lines(record))
             click.echo(f"adopted {record.id} for {aim.name} | next: neuronfit run {question.command_name} --steps 5-8")
         return 0
-    summary = monitors.summarise(file, instance_type=instance_type)
+    summary = monitors.summarise(file, instance_type=instance_type, columns=fields)
     if as_json:
         print_json(summary.plain())
     else:
@@ -62,13 +65,13 @@ def monitor(
     return 0
 
 
-def _write_table(file: Path, table: Path) -> None:
+def _write_table(file: Path, table: Path, fields: tuple[str, ...]) -> None:
     import csv
 
     from neuronfit.adopt import monitors
     from neuronfit.errors import NotWritable
 
-    reading = monitors.read(file)
+    reading = monitors.read(file, columns=fields)
     try:
         with open(table, "w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out, lineterminator="\n")

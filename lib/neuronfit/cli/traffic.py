@@ -100,10 +100,15 @@ def _block(file: Path, options: dict[str, Optional[str]], said: Any) -> str:
     trace = {"file": str(file), **{key: value for key, value in options.items() if value is not None}}
     text = yaml.safe_dump({"traffic": {"trace": trace}}, sort_keys=False, width=150, allow_unicode=True).rstrip()
     if said.mean_per_s is not None:
-        text += f"\n  # or, without the file, per request:\n  # mean_per_s: {said.mean_per_s:.4g}\n  # peak_per_s: {max(said.peak_per_s, said.mean_per_s):.4g}"
+        text += f"\n  # or, without the file, per request:\n  # mean_per_s: {_plain(said.mean_per_s)}\n  # peak_per_s: {_plain(max(said.peak_per_s, said.mean_per_s))}"
     if said.input_tokens:
         text += f"\n  # sequence_lengths: {_shares(said.input_tokens)}"
     return text
+
+
+def _plain(rate: float) -> str:
+    """Four digits, without an exponent, which YAML may take for a text."""
+    return f"{float(f'{rate:.4g}'):.12f}".rstrip("0").rstrip(".")
 
 
 def _shares(lengths: Any, most: int = 8) -> str:

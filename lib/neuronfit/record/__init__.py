@@ -33,8 +33,8 @@ from neuronfit.record.fit import (
     UnsupportedOperator,
 )
 from neuronfit.record.header import Finding, Record, Severity, WorkloadRef, canonical
-from neuronfit.record.load import Monitor, MonitoredPart, Utilization, UtilizationOfTarget
-from neuronfit.record.money import Cost, CostOfTarget, Payback, PaybackOfTarget
+from neuronfit.record.load import Monitor, MonitoredPart, Observed, Utilization, UtilizationOfTarget
+from neuronfit.record.money import Cost, CostOfTarget, Payback, PaybackOfTarget, SecondMove, Sensitivity, TaskOfMove, TrainingRun
 from neuronfit.record.speed import ClockProof, Comparison, Difference, Measurement, Pair, Parity, ParityMetric, ParitySide, Run, Settings, Taken
 from neuronfit.record.test import CriterionResult, StageResult, Trial, TrialCriterion, TrialPlan
 
@@ -60,6 +60,7 @@ __all__ = [
     "Measurement",
     "Monitor",
     "MonitoredPart",
+    "Observed",
     "NextMeasurement",
     "OperatorAnalysis",
     "OperatorUse",
@@ -73,12 +74,16 @@ __all__ = [
     "Record",
     "Run",
     "STEPS",
+    "SecondMove",
+    "Sensitivity",
     "StageResult",
     "Settings",
     "Severity",
     "Situation",
     "SmallestFit",
     "Taken",
+    "TaskOfMove",
+    "TrainingRun",
     "Trial",
     "TrialCriterion",
     "TrialPlan",

@@ -11,6 +11,16 @@ from neuronfit.provenance import Quantity
 from neuronfit.record.header import Frozen, Record
 
 
+class Observed(Frozen):
+    """What the newest monitor's record of a target saw, beside what is modelled. Device counters, not offered load over capacity."""
+
+    busy: Quantity = Field(description="of all devices together, fraction")
+    metric: Optional[str] = Field(None, description="which quantity it is; those of a GPU and of a NeuronCore differ")
+    work_share: Quantity = Field(description="mean over the devices of what they did of their dense peak, fraction")
+    adopted: bool = Field(description="from a file; false: sampled while the target was measured, so at the load of that test")
+    monitor: str = Field(description="id of the record")
+
+
 class UtilizationOfTarget(Frozen):
     """Offered load against capacity. All rates are results per second."""
 
@@ -23,6 +33,7 @@ class UtilizationOfTarget(Frozen):
     busy_mean: Quantity
     busy_peak: Quantity
     sentence: str
+    observed: Optional[Observed] = Field(None, description="what a device monitor saw; null: none was adopted or sampled")
     service: Optional[ServiceOfTarget] = Field(None, description="what the simulation takes one instance to be; null: not simulated")
     not_simulated: Optional[str] = Field(None, description="why there is no simulation")
     needed: Optional[Quantity] = Field(None, description="fewest instances that keep the objective at the peak, spare ones not counted")
@@ -38,6 +49,7 @@ class UtilizationOfTarget(Frozen):
         None, description="the smallest type of the family with evidence that keeps the objective; null: none, or not known"
     )
     shared: Optional[SharedInstance] = None
+    shared_with: Optional[str] = Field(None, description="what sharing with the workloads of policy.capacity.shared_with comes to; null: none named")
     break_even_ratio: Optional[Quantity] = Field(
         None, description="how busy a candidate must be for each share that the baseline is busy, at list prices; above 1 more than the baseline"
     )

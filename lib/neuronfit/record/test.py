@@ -28,11 +28,12 @@ class TrialCriterion(Frozen):
         "agreement",
         "throughput",
         "cost_per_result",
+        "utilization",
     ]
     compare: Literal["baseline", "bound"] = Field(description="with the baseline's value, or with a fixed bound")
     kind: Literal["non_inferior", "superior"] = "non_inferior"
     margin: float = Field(0.0, description="how much worse than the baseline is still as good, fraction")
-    bound: Optional[float] = Field(None, description="fixed bound: seconds of a quantile, fraction of a share")
+    bound: Optional[float] = Field(None, description="fixed bound: seconds of a quantile, fraction of a share or of busyness")
     money_ratio: Optional[float] = Field(None, description="hourly money of the candidate's fleet over that of the baseline's")
     stages: tuple[Literal["replay", "shadow", "split"], ...] = Field(description="kinds of stages in which it is looked at")
     says: str = Field(description="the criterion as a sentence")

@@ -16,6 +16,7 @@ __all__ = ["POLICY_NAMES", "break_even_curve", "latency_under_load", "options_ba
 
 POLICY_NAMES = {"fixed": "fixed at the peak", "scheduled": "by schedule", "target_tracking": "autoscaled"}
 STYLES = {"fixed": "-", "scheduled": (0, (4, 2)), "target_tracking": (0, (1, 1.2))}
+ALIKE = "whatever the policy"
 NOTHING = "A simulated fleet appears once step 4 has a figure and traffic is declared."
 
 
@@ -34,7 +35,7 @@ def _different(row: UtilizationOfTarget) -> list[tuple[str, ScalingOption]]:
     for option in row.options:
         groups.setdefault((option.fewest, option.most, option.hourly_instances, option.missed.value), []).append(option)
     if len(groups) == 1:
-        return [("whatever the policy", row.options[0])]
+        return [(ALIKE, row.options[0])]
     return [(", ".join(POLICY_NAMES[option.name] for option in alike), alike[0]) for alike in groups.values()]
 
 
@@ -102,6 +103,11 @@ def _line(style: Any) -> Any:
     return Line2D([], [], color=INK, linestyle=style, linewidth=1.7)
 
 
+def _short(named: str) -> str:
+    """Two policies in one line leave no room for their long names."""
+    return named if "," not in named else named.replace("fixed at the peak", "fixed").replace("by schedule", "scheduled")
+
+
 def options_bars(utilization: Optional[Utilization]) -> AnyFigure:
     """How much of the paid capacity is busy under each policy, and what the idle rest costs a month."""
     rows = _simulated(utilization)
@@ -127,7 +133,8 @@ def options_bars(utilization: Optional[Utilization]) -> AnyFigure:
                 color, busy = _color(names, row.target), 100 * min(1.0, option.busy.value)
                 axes.barh(at, 100, height=0.36, color=INK, alpha=0.08)
                 axes.barh(at, busy, height=0.36, color=color)
-                axes.text(0.6, at - 0.25, text(named, option), va="bottom", ha="left", fontsize=11.5)
+                words = text(_short(named), option)
+                axes.text(0.6, at - 0.25, words, va="bottom", ha="left", fontsize=11.5).set_in_layout(False)  # or it narrows the bars
                 at += 1
             ticks.append((first + at - 1) / 2)
             at += gap
@@ -216,8 +223,14 @@ def break_even_curve(utilization: Optional[Utilization]) -> AnyFigure:
     )
 
 
+def _chosen_among(row: UtilizationOfTarget, shown: ScalingOption) -> bool:
+    """Whether the option that stands for the target comes to the same as the one shown."""
+    chosen = next((option for option in row.options if option.name == row.chosen), None)
+    return chosen is not None and (chosen.fewest, chosen.most, chosen.hourly_instances) == (shown.fewest, shown.most, shown.hourly_instances)
+
+
 def scaling_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
-    """Each way of running the fleet, target by target."""
+    """Each way of running the fleet, target by target; ways that come to the same share a row."""
     if utilization is None:
         return not_run(None, 5)
     rows = _simulated(utilization)
@@ -239,7 +252,7 @@ def scaling_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
         rows=rows_of(
             (
                 cell(row.target, note=row.instance_type, strong=True),
-                cell(POLICY_NAMES[option.name], note="stands for the target" if option.name == row.chosen else ""),
+                cell(name, note="stands for the target" if _chosen_among(row, option) else ""),
                 cell(f"{option.fewest}" if option.fewest == option.most else f"{option.fewest} to {option.most}"),
                 cell((option.instance_hours_per_day, "instance_hours")),
                 cell((option.instance_hours_per_week, "instance_hours")),
@@ -249,7 +262,7 @@ def scaling_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
                 cell((option.idle_usd_per_month, "usd_per_month")),
             )
             for row in rows
-            for option in row.options
+            for name, option in _different(row)
         ),
         footnote=" ".join(utilization.assumptions),
         key="scaling",
@@ -282,7 +295,7 @@ def sizes_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
             for row in rows
             for size in row.sizes
         ),
-        footnote=" ".join(row.shared.sentence for row in rows if row.shared),
+        footnote=" ".join([*(row.shared.sentence for row in rows if row.shared), *(row.shared_with for row in rows if row.shared_with)]),
         key="sizes",
         record=utilization.id,
     )

@@ -32,6 +32,14 @@ class Tried:
     record: Utilization
 
 
+def _late(share: float) -> str:
+    return "less than 0.001%" if 0 < share < 1e-5 else metric("late_fraction").text(share)
+
+
+def _range(fewest: int, most: int) -> str:
+    return f"{fewest}" if fewest == most else f"{fewest} to {most}"
+
+
 def tried(
     question: Question, record: Utilization, target: str, *, times: float = 1.0, delay_ms: Optional[float] = None, policy: Optional[str] = None
 ) -> Tried:
@@ -62,10 +70,10 @@ def tried(
         }
     )
     money = f", ${usd * best.instance_hours_per_month * best.idle:,.0f} a month of it idle" if usd else ""
-    late = f", {metric('late_fraction').text(best.missed)} of the requests late" if best.missed is not None else ""
+    late = f", {_late(best.missed)} of the requests late" if best.missed is not None else ""
     sentence = (
-        f"{target} at {demand.mean_per_s:,.4g}/s on average, {POLICY_NAMES[best.name]}: {int(best.paid.min())} to {int(best.paid.max())} "
-        f"{chosen.instance_type}, {best.instance_hours_per_day:.4g} instance-hours a day, {best.busy:.0%} busy{money}{late}."
+        f"{target} at {metric('rate_per_s').text(demand.mean_per_s)} on average, {POLICY_NAMES[best.name]}: {_range(int(best.paid.min()), int(best.paid.max()))} "
+        f"{chosen.instance_type}, {metric('instance_hours').number(best.instance_hours_per_day)} instance-hours a day, {best.busy:.0%} busy{money}{late}."
     )
     rates = answer.hourly(demand.minute_rates)
     return Tried(

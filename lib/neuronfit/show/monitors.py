@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuronfit.provenance import Quantity
-from neuronfit.record import Monitor, MonitoredPart
+from neuronfit.record import Monitor, MonitoredPart, Utilization, UtilizationOfTarget
 from neuronfit.show.figures import INK, AnyFigure, _axes, _bar_axis, _bar_label, _bars_height, _color, _figure
 from neuronfit.show.table import Cell, Column, Note, Table, cell, rows_of
 from neuronfit.units import metric
@@ -14,7 +14,7 @@ from neuronfit.units import metric
 if TYPE_CHECKING:
     from neuronfit.adopt.monitors.summary import Summary
 
-__all__ = ["MEANS", "monitor_bars", "monitor_lines", "monitor_parts_table", "monitor_table"]
+__all__ = ["MEANS", "busyness_table", "monitor_bars", "monitor_lines", "monitor_parts_table", "monitor_table"]
 
 MEANS = {
     "gpu_kernel_active": "time with a kernel",
@@ -25,6 +25,8 @@ MEANS = {
 """What a busyness is, in a few words."""
 
 APART = "A GPU's is the share of time in which some kernel ran, a NeuronCore's the share in which it executed: they are different quantities and cannot be set side by side. Work done against the peak can."
+
+MODELLED = "Modelled busyness counts results against capacity. A counter of a device counts time: it can be high at low load, as one request at a time keeps a device busy too."
 
 MANY = 16
 """Rows of cores that are still listed one by one."""
@@ -63,6 +65,56 @@ def monitor_table(records: Sequence[Monitor]) -> Union[Table, Note]:
         key="monitors",
         record=next(iter(newest.values())).id if len(newest) == 1 else "",
     )
+
+
+def busyness_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
+    """Modelled busyness and the observed one, one row a target. Which quantity each is stands in its cell."""
+    rows = utilization.targets if utilization else ()
+    if not any(row.observed for row in rows):
+        return Note("Nothing was observed: no device monitor's file has been adopted, and no measurement sampled its device.")
+    kinds = {_kind(row.observed.metric) for row in rows if row.observed and row.observed.metric}
+    return Table(
+        caption="Modelled and seen",
+        columns=(
+            Column("target", "name in the params file and instance type", words=True),
+            Column("modelled", "offered load over the capacity of all instances, mean", "%"),
+            Column("simulated", "demand over what the chosen fleet is paid for", "%"),
+            Column("seen", "mean of a device counter; which one, and when it was taken, stands beside it", "%"),
+            Column(
+                "work seen",
+                "achieved FLOP/s over the dense peak, or share of cycles of the tensor pipe: what can be compared across vendors",
+                "% of peak",
+            ),
+        ),
+        rows=rows_of(
+            (
+                cell(row.target, note=row.instance_type, strong=True),
+                cell((row.busy_mean, "utilization"), note="load over capacity"),
+                cell((_simulated_busy(row), "utilization"), note=(row.chosen or "").replace("_", " ")),
+                _seen(row),
+                cell((row.observed.work_share if row.observed else _why("fraction", "nothing was observed"), "fraction")),
+            )
+            for row in rows
+        ),
+        footnote=MODELLED + (f" {APART}" if len(kinds) > 1 else ""),
+        key="busyness",
+        record=utilization.id if utilization else "",
+    )
+
+
+def _simulated_busy(row: UtilizationOfTarget) -> Quantity:
+    chosen = next((option for option in row.options if option.name == row.chosen), None)
+    return chosen.busy if chosen else _why("fraction", row.not_simulated or "no fleet was simulated")
+
+
+def _seen(row: UtilizationOfTarget) -> Cell:
+    seen = row.observed
+    if seen is None:
+        return cell((_why("fraction", "nothing was observed"), "utilization"))
+    vendor = "GPU" if _kind(seen.metric) == "gpu" else "NeuronCore"
+    when = "from a file" if seen.adopted else "while it was measured, at that test's load"
+    what = f"{vendor}: {MEANS.get(seen.metric, seen.metric)}, " if seen.metric else ""
+    return cell((seen.busy, "utilization"), note=what + when)
 
 
 def monitor_parts_table(record: "Union[Monitor, Summary]") -> Union[Table, Note]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-__all__ = ["LATENCY_UNITS", "PRIVATE", "ROLES", "assign", "latency_factor", "plain", "private_names"]
+__all__ = ["LATENCY_UNITS", "PRIVATE", "ROLES", "assign", "latency_factor", "latency_unit", "plain", "private_names"]
 
 ROLES: dict[str, tuple[str, ...]] = {
     "start": (
@@ -23,7 +23,11 @@ ROLES: dict[str, tuple[str, ...]] = {
             "arrivaltimes",
             "requestcreationtime",
             "requesttimestamp",
+            "requesttimeepoch",
             "receivedat",
+            "startutc",
+            "startlocal",
+            "starttimeunixnano",
         ),
         *("requestreceivedat", "submittedat", "submittime", "submissiontime", "starttime", "startedat", "starttimestamp", "startts", "start"),
         *("requeststart", "requeststarttime", "createdat", "intendedsendtime", "sendtime", "sentat"),
@@ -43,6 +47,13 @@ ROLES: dict[str, tuple[str, ...]] = {
             "t",
             "timestamputc",
             "timeutc",
+            "inferencetime",
+            "zeitstempel",
+            "zeitpunkt",
+            "zeit",
+            "datum",
+            "horodatage",
+            "fecha",
         ),
         *(
             "timestampms",
@@ -88,12 +99,32 @@ ROLES: dict[str, tuple[str, ...]] = {
             "intokens",
             "inputs",
         ),
-        *("inputtokencount", "prompttokencount", "numinputtokens", "inputsequencelength", "sequencelength", "seqlen", "ntokens", "tokens"),
+        *(
+            "inputtokencount",
+            "prompttokencount",
+            "numinputtokens",
+            "inputsequencelength",
+            "sequencelength",
+            "seqlen",
+            "ntokens",
+            "tokens",
+            "eingabetokens",
+            "eingabetoken",
+        ),
     ),
     "output": (
         *("generatedtokens", "completiontokens", "outputtokens", "numdecodetokens", "decodetokens", "responsetokens", "numgeneratedtokens"),
         *("noutputtokens", "outputlength", "outputlen", "generationlength", "genlen", "osl", "tokensout", "outtokens", "outputtokencount"),
-        *("completiontokencount", "candidatestokencount", "numoutputtokens", "numcompletiontokens", "outputsequencelength", "responselength"),
+        *(
+            "completiontokencount",
+            "candidatestokencount",
+            "numoutputtokens",
+            "numcompletiontokens",
+            "outputsequencelength",
+            "responselength",
+            "ausgabetokens",
+            "ausgabetoken",
+        ),
     ),
     "status": ("status", "statuscode", "httpstatus", "responsecode", "httpstatuscode", "responsestatus", "elbstatuscode", "scstatus", "returncode"),
     "latency": (
@@ -108,6 +139,9 @@ ROLES: dict[str, tuple[str, ...]] = {
             "requestlatencyms",
             "totaltime",
             "e2elatency",
+            "responselatency",
+            "dauer",
+            "antwortzeit",
         ),
     ),
     "method": ("method", "requestmethod", "httpmethod", "verb", "csmethod"),
@@ -166,6 +200,24 @@ def latency_factor(name: str) -> float:
     """Seconds per unit of a duration, by the end of its name."""
     tail = re.search(r"(?:_|\b|\()(ns|us|ms|s)\)?$", re.sub(r"([a-z])(Ms|Us|Ns)$", lambda part: f"{part[1]}_{part[2].lower()}", name))
     return LATENCY_UNITS.get(tail[1], 1.0) if tail else 1.0
+
+
+def latency_unit(name: str, texts: Iterable[str], beside: Iterable[str]) -> tuple[float, Optional[str]]:
+    """Seconds per unit of a duration, and the unit's name where it had to be assumed.
+
+    A name may say it; Traefik counts nanoseconds and has ``OriginDuration`` beside. Otherwise fractions are seconds, and the size
+    of whole numbers decides: a median of 20 and more are milliseconds, of 300,000 microseconds, of 10 million nanoseconds.
+    """
+    if (said := latency_factor(name)) != 1.0 or re.search(r"(?:_|\b|\()(?:s|sec|seconds)\)?$", name):
+        return said, None
+    if "originduration" in {plain(each) for each in beside} and plain(name) == "duration":
+        return 1e-9, None
+    known = sorted(int(text) for text in texts if re.fullmatch(r"\d+", text.strip()))
+    if not known or len(known) < sum(bool(text.strip()) for text in texts):
+        return 1.0, None
+    middle = known[len(known) // 2]
+    unit = "ns" if middle >= 10_000_000 else "us" if middle >= 300_000 else "ms" if middle >= 20 else None
+    return (LATENCY_UNITS[unit], unit) if unit else (1.0, None)
 
 
 def private_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ MEANINGS: dict[str, str] = {
     "trace_no_date": "times of day without a date",
     "trace_day_or_month": "day and month could be either way round",
     "trace_time_is_answer": "the written time is that of the answer; the duration was subtracted to get the arrival",
+    "trace_duration_unit": "durations have no unit; the size of the whole numbers decided",
     "trace_batched": "requests are written down in groups on a coarse grid: nothing is known inside a step",
     "trace_no_arrivals": "the file has lengths and no times",
     "trace_few_requests": "fewer than a hundred requests",
@@ -147,6 +148,9 @@ def _time(trace: "Trace", said: TraceSummary) -> list[Finding]:
     if any(form.ambiguous for form in trace.layout.forms):
         pattern = next(form.pattern for form in trace.layout.forms if form.ambiguous)
         found.append(_warn("trace_day_or_month", f"day and month could be either way round; read as {pattern}", "write dates as 2024-05-31"))
+    if trace.layout.latency_assumed and said.latency_s:
+        because = f"{trace.layout.named.get('latency')} has no unit and holds large whole numbers; read as {trace.layout.latency_assumed}"
+        found.append(_note("trace_duration_unit", because, "name the column with its unit, such as duration_ms"))
     if trace.layout.at_end:
         found.append(
             _note(

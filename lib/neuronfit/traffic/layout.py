@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from neuronfit.errors import BadInput, nearest
-from neuronfit.traffic import columns, times
+from neuronfit.traffic import columns, server_logs, strangers, times
 
 __all__ = ["ACCESS_LINE", "FORMATS", "HEAD", "Layout", "head_of", "layout_of", "recognise"]
 
@@ -34,6 +34,9 @@ FORMATS: dict[str, str] = {
     "alb": "log of an AWS Application Load Balancer",
     "elb": "log of an AWS Classic Load Balancer",
     "w3c": "extended log (W3C), as IIS and CloudFront write it",
+    "envoy": "access log of Envoy or Istio",
+    "haproxy": "HTTP log of HAProxy",
+    "s3": "server access log of Amazon S3",
     "cloudwatch": "CloudWatch metric",
     "prometheus": "Prometheus query result",
     "csv": "CSV",
@@ -42,8 +45,6 @@ FORMATS: dict[str, str] = {
     "parquet": "Parquet",
 }
 """Name -> what it is. The first ones are forms of the last four."""
-
-_BASE = {"azure_llm": "csv", "burstgpt": "csv", "mooncake": "jsonl", "vidur": "csv", "access_log": "lines", "alb": "csv", "elb": "csv", "w3c": "csv"}
 
 _ACCESS = re.compile(r'^(?:\S+ ){2,4}?.*?\[\d\d?/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?\] "')
 _ALB = re.compile(r"^(?:https?|h2|grpcs?|wss?) \d{4}-\d\d-\d\dT\S+ \S+ \S+ \S+ -?[\d.]+ -?[\d.]+ -?[\d.]+ ")
@@ -71,6 +72,11 @@ class Layout:
     at_end: bool = False
     """the time is that of the answer; the latency is subtracted"""
     latency_factor: float = 1.0
+    latency_assumed: Optional[str] = None
+    """the unit taken for durations, where neither name nor format says it"""
+    expression: str = ACCESS_LINE
+    groups: str = "dmps"
+    """of lines: what takes the parts out of one, and their names"""
     time_factor: float = 1.0
     """seconds per unit of a time without a date"""
     delimiter: str = ","
@@ -137,12 +143,16 @@ def layout_of(head: bytes, name: str, *, gzipped: bool = False, given: Optional[
     if not lines:
         raise BadInput("the trace is empty", name, next="give a file with one line per request")
     base = {"gzipped": gzipped, "encoding": encoding}
+    if wanted is None and (stranger := strangers.named(head)):
+        raise BadInput(f"no trace: this is {stranger[0]}", name, next=stranger[1])
     first = lines[0].lstrip("\ufeff \t")
     if wanted in ("cloudwatch", "prometheus"):
         return Layout(wanted, "document" if first[:1] in "{[" else "csv", "counts", **base)
+    sample = lines[:200]
+    if written := (wanted if wanted in server_logs.LINES else None if wanted else server_logs.form_of(sample)):
+        return _server_log(written, base)
     if first[:1] in "{[" and wanted in (None, "json", "jsonl", "mooncake"):
         return _json(text, lines, name, given, base)
-    sample = lines[:200]
     for form, known in (("access_log", _ACCESS), ("alb", _ALB), ("elb", _ELB)):
         if wanted == form or (wanted is None and sum(bool(known.search(line)) for line in sample) * 2 > len(sample)):
             return {"access_log": _access_log, "alb": _alb, "elb": _elb}[form](sample, base)
@@ -218,6 +228,15 @@ def _access_log(sample: Sequence[str], base: Mapping[str, Any]) -> Layout:
     )
 
 
+def _server_log(form: str, base: Mapping[str, Any]) -> Layout:
+    line = server_logs.LINES[form]
+    roles = {"time": "g.d", "status": "g.s", "method": "g.m", "path": "g.p", "agent": "line", "latency": "try_cast(g.l AS DOUBLE)"}
+    return Layout(
+        *(form, "lines", "arrivals", roles, {"time": "[time]", "latency": "the total time"}, ("line",), (line.form,)),
+        **{**base, "latency_factor": 1e-3, "expression": line.expression, "groups": line.groups, "private": ("line",)},
+    )
+
+
 def _numbered(count: int) -> tuple[str, ...]:
     return tuple(f"f{number}" for number in range(1, count + 1))
 
@@ -284,7 +303,7 @@ def _json(text: str, lines: Sequence[str], name: str, given: Mapping[str, Any], 
     for line in lines[:200]:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             objects.append(entry)
@@ -298,6 +317,8 @@ def _json(text: str, lines: Sequence[str], name: str, given: Mapping[str, Any], 
         container, objects = "json", _listed(text)
     if not objects:
         raise BadInput("the JSON is neither one object per line nor a list of objects", name, next="write one object per request and line")
+    if container == "json" and len(objects) == 1 and text.lstrip("\ufeff \t\r\n")[:1] == "{":
+        raise BadInput("one JSON object: a summary or a configuration, not a list of requests", name, next="write one object per request and line")
     flat = [_flat(entry) for entry in objects]
     names = tuple(dict.fromkeys(key for entry in flat for key in entry))
     values = {key: [str(entry[key]) for entry in flat if entry.get(key) is not None] for key in names}
@@ -322,7 +343,7 @@ def _listed(text: str) -> list[dict[str, Any]]:
             break
         try:
             entry, place = decoder.raw_decode(text, place)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         found.append(entry)
     return [entry for entry in found if isinstance(entry, dict)]
@@ -335,7 +356,7 @@ def _flat(entry: Mapping[str, Any], before: str = "", depth: int = 0) -> dict[st
         if isinstance(value, str) and value[:1] == "{" and depth < 4:
             try:
                 value = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
         if isinstance(value, dict) and depth < 4:
             found |= _flat(value, f"{before}{key}.", depth + 1)
@@ -478,6 +499,7 @@ def _columns(
         roles["latency"] = f"try_cast({_reference(found['latency'], layout, tops)} AS DOUBLE)"
     named = {**{key: each for key, each in found.items() if key not in ("start", "time", "end")}, **({"time": column} if column else {})}
     factor = times.UNITS.get(given.get("time_unit", ""), _unit_of(column) if column else 1.0)
+    of_unit, assumed = columns.latency_unit(found["latency"], values.get(found["latency"], ()), names) if "latency" in found else (1.0, None)
     others = [key for key in names if key not in found.values() and values.get(key) and not _numeric(values[key])]
     return _replace(
         layout,
@@ -487,7 +509,8 @@ def _columns(
         names=tuple(tops or names),
         forms=forms.get(column, ()) if column else (),
         at_end=at_end,
-        latency_factor=columns.latency_factor(found["latency"]) if "latency" in found else 1.0,
+        latency_factor=of_unit,
+        latency_assumed=assumed,
         time_factor=factor,
         private=columns.private_names(dict.fromkeys((*tops, *names))),
         guessed=guessed,
@@ -553,11 +576,15 @@ def _reference(column: str, layout: Layout, tops: Sequence[str]) -> str:
         return f"CAST({name(column)} AS VARCHAR)" if layout.container == "parquet" else name(column)
     parts = column.split(".")
     top = next(".".join(parts[:size]) for size in range(1, len(parts) + 1) if ".".join(parts[:size]) in tops)
-    text = name(top)
-    for part in column[len(top) + 1 :].split("."):
-        escaped = part.replace('"', '\\"').replace("'", "''")
-        text = f"json_extract_string(try_cast({text} AS JSON), '$.\"{escaped}\"')"
-    return text
+    text, inner = name(top), column[len(top) + 1 :]
+    for part in inner.split("."):
+        text = _member(text, part)
+    return f"coalesce({text}, {_member(name(top), inner)})" if "." in inner else text  # a name may hold dots of its own
+
+
+def _member(text: str, part: str) -> str:
+    escaped = part.replace('"', '\\"').replace("'", "''")
+    return f"json_extract_string(try_cast({text} AS JSON), '$.\"{escaped}\"')"
 
 
 def _replace(layout: Layout, **changes: Any) -> Layout:

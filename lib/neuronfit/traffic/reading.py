@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 
 from neuronfit.errors import BadInput, NeuronFitError, nearest
 from neuronfit.traffic import metrics, times
-from neuronfit.traffic.layout import ACCESS_LINE, FORMATS, head_of, layout_of
+from neuronfit.traffic.layout import FORMATS, head_of, layout_of
 
 __all__ = ["MEMORY_LIMIT", "Trace", "open_trace"]
 
@@ -204,7 +204,7 @@ class Trace:
                 f"read_csv({path}, auto_detect = false, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', escape = '', header = false, "
                 f"strict_mode = false, ignore_errors = true, {encoding}, {packed})"
             )
-            return f"(SELECT line, regexp_extract(line, {_text(ACCESS_LINE)}, ['d', 'm', 'p', 's']) AS g FROM {lines})"
+            return f"(SELECT line, regexp_extract(line, {_text(found.expression)}, {list(found.groups)}) AS g FROM {lines})"
         return (
             f"read_csv({path}, auto_detect = false, columns = {_struct(found.names)}, delim = {_text(found.delimiter)}, quote = {_text(found.quote)}, "
             f"escape = {_text(found.escape)}, header = {str(found.header).lower()}, skip = {found.skip}, null_padding = true, strict_mode = false, "
@@ -260,8 +260,8 @@ class Trace:
             "u": stamp,
             "z": offset,
             "m": _magnitude("w") if numeric and not typed else None,
-            "i": _whole(roles["input"], fast) if "input" in roles else None,
-            "o": _whole(roles["output"], fast) if "output" in roles else None,
+            "i": _whole(roles["input"], fast, found.delimiter) if "input" in roles else None,
+            "o": _whole(roles["output"], fast, found.delimiter) if "output" in roles else None,
             "s": f"try_cast({roles['status']} AS SMALLINT)" if "status" in roles else None,
             "l": f"CAST({roles['latency']} * {found.latency_factor!r} AS FLOAT)" if "latency" in roles else None,
             "p": self._endpoint(),
@@ -521,14 +521,18 @@ def _magnitude(text: str) -> str:
     )
 
 
-def _whole(text: Optional[str], fast: bool = False) -> str:
-    """A number of tokens; with care also one with thousands separators or written as 3.74e2."""
+def _whole(text: Optional[str], fast: bool = False, delimiter: str = ",") -> str:
+    """A number of tokens; with care also one with thousands separators or written as 3.74e2. Where cells are parted by semicolons
+    a comma is the decimal mark, and a dot before three digits groups thousands."""
     if text is None:
         return "NULL::INTEGER"
-    if fast:
+    if fast and delimiter != ";":
         return f"try_cast({text} AS INTEGER)"
-    loose = f"try_cast(round(try_cast(replace(replace({text}, ',', ''), ' ', '') AS DOUBLE)) AS INTEGER)"
-    return f"coalesce(try_cast({text} AS INTEGER), {loose})"
+    bare = f"replace(replace({text}, ',', ''), ' ', '')"
+    if delimiter == ";":
+        bare = f"replace(regexp_replace({text}, '[.](\\d{{3}})', '\\1', 'g'), ',', '.')"
+    loose = f"try_cast(round(try_cast({bare} AS DOUBLE)) AS INTEGER)"
+    return loose if delimiter == ";" else f"coalesce(try_cast({text} AS INTEGER), {loose})"
 
 
 def _text(value: object) -> str:

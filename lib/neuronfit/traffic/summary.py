@@ -218,6 +218,10 @@ def moment(trace: "Trace", microseconds: int) -> str:
         return f"{microseconds / _SECOND:g} s after 1970"
 
 
+_SEEN_S = 60.0
+"""Seconds of an hour that must have been recorded for its rate: of less, one request makes any number."""
+
+
 def _hours(trace: "Trace", starts: Any, counts: Any, low: float, high: float, width: float = _BIN_S) -> dict[str, Any]:
     """Rates by hour of the week and of the day, and the trend, from counts in bins of ``width`` seconds."""
     if not trace.dated and not any(form.kind == "clock" for form in trace.layout.forms):
@@ -225,8 +229,8 @@ def _hours(trace: "Trace", starts: Any, counts: Any, low: float, high: float, wi
     zone = ZoneInfo(trace.timezone or "UTC") if trace.dated else ZoneInfo("UTC")
     week, seen = hour_of_week(starts, counts, low, high, zone, width)
     day = [(week[hour::24].sum(), seen[hour::24].sum()) for hour in range(24)]
-    by_day = tuple(float(number / seconds) if seconds > 0 else None for number, seconds in day)
-    by_week = tuple(float(number / seconds) if seconds > 0 else None for number, seconds in zip(week, seen)) if trace.dated else ()
+    by_day = tuple(float(number / seconds) if seconds >= _SEEN_S else None for number, seconds in day)
+    by_week = tuple(float(number / seconds) if seconds >= _SEEN_S else None for number, seconds in zip(week, seen)) if trace.dated else ()
     return {"hour_of_week_per_s": by_week, "hour_of_day_per_s": by_day, "growth_per_month": _growth_of(trace, starts, counts, low, high)}
 
 

@@ -24,7 +24,9 @@ _ISO = re.compile(r"^\d{4}[-/]\d\d?[-/]\d\d?(?:[T ]\d\d?:\d\d(?::\d\d(?:[.,]\d+)
 _CLF = re.compile(r"^\[?\d\d?/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?\]?$")
 _CLOCK = re.compile(r"^\d\d?:\d\d:\d\d(?:[.,]\d+)?$")
 _NUMBER = re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
-_SLASHED = re.compile(r"^(\d\d?)([/.-])(\d\d?)\2(\d{4})[ T,]+(\d\d?:\d\d)(:\d\d)?(\.\d+)?( ?[AaPp][Mm])?$")
+_SLASHED = re.compile(r"^(\d\d?)([/.-])(\d\d?)\2(\d{4})[ T,]+(\d\d?:\d\d)(:\d\d)?([.,]\d+)?( ?[AaPp][Mm])?$")
+_COMMA = re.compile(r"^\d{9,10},\d+$")
+_WEEK = re.compile(r"^\d{4}-W\d\d-[1-7]T\d\d:\d\d:\d\dZ?$")
 _BASIC = re.compile(r"^\d{8}T\d{6}Z?$")
 _WORDS = re.compile(r"^(?:[A-Z][a-z]{2}, )?\d\d? [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d(?: GMT| UTC)?$")
 
@@ -59,10 +61,12 @@ _KINDS: tuple[tuple[str, Callable[[str], object]], ...] = (
     ("clock", _CLOCK.match),
     ("slashed", _SLASHED.match),
     ("basic", _BASIC.match),
+    ("week", _WEEK.match),
+    ("comma", _COMMA.match),
     ("words", _WORDS.match),
 )
 
-_PATTERNS = {"basic": "%Y%m%dT%H%M%S", "words": "%d %b %Y %H:%M:%S"}
+_PATTERNS = {"week": "%G-W%V-%uT%H:%M:%S", "basic": "%Y%m%dT%H%M%S", "words": "%d %b %Y %H:%M:%S"}
 
 
 def _pattern_of(texts: Sequence[str]) -> Form:
@@ -71,7 +75,13 @@ def _pattern_of(texts: Sequence[str]) -> Form:
     day_first = first > 12 or (parts[0][2] == "." and second <= 12)
     mark = parts[0][2]
     day = f"%d{mark}%m{mark}%Y" if day_first else f"%m{mark}%d{mark}%Y"
-    clock = ("%I" if parts[0][8] else "%H") + ":%M" + (":%S" if parts[0][6] else "") + (".%f" if parts[0][7] else "") + (" %p" if parts[0][8] else "")
+    clock = (
+        ("%I" if parts[0][8] else "%H")
+        + ":%M"
+        + (":%S" if parts[0][6] else "")
+        + (f"{parts[0][7][0]}%f" if parts[0][7] else "")
+        + (" %p" if parts[0][8] else "")
+    )
     return Form("pattern", f"{day} {clock}", ambiguous=first <= 12 and second <= 12 and mark != ".")
 
 
@@ -98,6 +108,8 @@ def offset_sql(text: str, forms: Sequence[Form]) -> str:
 def _one(text: str, form: Form, factor: float) -> str:
     if form.kind == "number":
         return number_sql(f"try_cast({text} AS DOUBLE)", factor)
+    if form.kind == "comma":
+        return number_sql(f"try_cast(replace({text}, ',', '.') AS DOUBLE)", factor)
     if form.kind == "clock":
         return f"epoch_us(try_cast(replace({text}, ',', '.') AS TIME))"
     if form.kind == "clf":
@@ -106,7 +118,7 @@ def _one(text: str, form: Form, factor: float) -> str:
         return f"coalesce(epoch_us(try_strptime({text}, '%d/%b/%Y:%H:%M:%S %z')), {slow})"
     if form.kind == "pattern":
         cleaned = f"regexp_replace(regexp_replace({text}, ' GMT$| UTC$|Z$', ''), '(\\d{{4}})[T, ]+', '\\1 ')"
-        if form.pattern.startswith("%Y%m%dT"):
+        if form.pattern.startswith(("%Y%m%dT", "%G")):
             cleaned = f"rtrim({text}, 'Z')"
         elif form.pattern == _PATTERNS["words"]:
             cleaned = f"regexp_replace({text}, '^[A-Za-z]+, | GMT$| UTC$', '', 'g')"
@@ -134,6 +146,8 @@ def number_sql(number: str, factor: float = 1.0) -> str:
 def _offset(text: str, form: Form) -> str:
     if form.kind == "number":
         return f"CASE WHEN abs(try_cast({text} AS DOUBLE)) >= {EPOCH_FROM} THEN 0::SMALLINT END"
+    if form.kind == "comma":
+        return f"CASE WHEN {text} IS NOT NULL THEN 0::SMALLINT END"
     if form.kind == "clf":
         bare = f"ltrim({text}, '[')"
         offset = _minutes(f"substr({bare}, 22, 1)", f"substr({bare}, 23, 2)", f"substr({bare}, 25, 2)")

@@ -11,11 +11,11 @@ Files are recognised by content. Memory is bounded whatever their size.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from neuronfit.adopt.monitors import cloudwatch, neuron_ls, neuron_monitor, nvidia_csv, nvidia_mon, nvidia_query, prometheus
+from neuronfit.adopt.monitors import cloudwatch, neuron_ls, neuron_monitor, nvidia_csv, nvidia_mon, nvidia_query, prometheus, strangers
 from neuronfit.adopt.monitors.source import Source, plain_head
 from neuronfit.adopt.monitors.table import Batch, Reading
 from neuronfit.errors import BadInput
@@ -97,34 +97,43 @@ def recognise(head: bytes, name: str = "") -> Optional[str]:
     return next((found for recogniser in _RECOGNISERS if (found := recogniser(plain))), None)
 
 
-def read(path: Union[str, "os.PathLike[str]"], format: Optional[str] = None, *, hashed: bool = False) -> Reading:
+def read(path: Union[str, "os.PathLike[str]"], format: Optional[str] = None, *, hashed: bool = False, columns: Sequence[str] = ()) -> Reading:
     """A monitor's file as a :class:`Reading`: iterate it for the batches of the table, bounded in memory.
 
-    ``hashed``: also its SHA-256. Raises :class:`~neuronfit.errors.BadInput` for a file that cannot be read or is none of :data:`FORMATS`.
+    ``hashed``: also its SHA-256. ``columns``: the fields of the query that wrote a CSV without a header. Raises :class:`~neuronfit.errors.BadInput` for a file that cannot be read or is none of :data:`FORMATS`.
     """
     source = Source(path, hashed=hashed)
     known = format or recognise(source.head)
     if known is None or known not in READERS:
         source.close()
+        stranger = strangers.named(plain_head(source.head)) if format is None else None
         raise BadInput(
-            "not a monitor's file" if format is None else "unknown monitor format",
+            "unknown monitor format" if format else "not a monitor's file" + (f": it is {stranger[0]}" if stranger else ""),
             str(Path(path).name) if format is None else format,
-            allowed="neuron-monitor, neuron-ls, neuron-top, nvidia-smi, DCGM or CloudWatch output" if format is None else ", ".join(READERS),
-            next="nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,power.draw --format=csv -l 1 > gpu.csv",
+            allowed=", ".join(READERS)
+            if format
+            else None
+            if stranger
+            else "neuron-monitor, neuron-ls, neuron-top, nvidia-smi, DCGM or CloudWatch output",
+            next=(stranger[1] if stranger else strangers.QUERY).replace("FILE", Path(path).name),
         )
-    return Reading(source, known, FORMATS[known][0])
+    return Reading(source, known, FORMATS[known][0], columns=tuple(columns))
 
 
-def summarise(path: Union[str, "os.PathLike[str]"], *, format: Optional[str] = None, instance_type: Optional[str] = None) -> "Summary":
+def summarise(
+    path: Union[str, "os.PathLike[str]"], *, format: Optional[str] = None, instance_type: Optional[str] = None, columns: Sequence[str] = ()
+) -> "Summary":
     """Read a file to its end and say what it says: busyness by device and core, memory, work done, findings."""
     from neuronfit.adopt.monitors.summary import Summary
 
-    return Summary.of(read(path, format, hashed=True), instance_type)
+    return Summary.of(read(path, format, hashed=True, columns=columns), instance_type)
 
 
-def to_records(question: "Question", path: Union[str, "os.PathLike[str]"], target: str, format: Optional[str] = None, **_: Any) -> "list[Monitor]":
+def to_records(
+    question: "Question", path: Union[str, "os.PathLike[str]"], target: str, format: Optional[str] = None, *, columns: Sequence[str] = (), **_: Any
+) -> "list[Monitor]":
     """The record of a monitor's file as evidence about a target; not yet admitted. Raises as :func:`read` does."""
     from neuronfit.adopt.monitors.evidence import record
 
     aim = question.target(target)
-    return [record(question, summarise(path, format=format, instance_type=None), aim)]
+    return [record(question, summarise(path, format=format, instance_type=None, columns=columns), aim)]

@@ -41,6 +41,8 @@ def recognise(head: bytes) -> Optional[str]:
     if text.lstrip()[:1] in "{[" and re.search(r'"(MetricDataResults|Datapoints|CloudWatchMetrics)"', text):
         return "cloudwatch"
     first = text.split("\n")[:6]
+    if _long(first[0]):
+        return "cloudwatch_csv"
     if (
         any(re.match(r'^"?(Label|Full label|Timestamp)"?,', line) for line in first)
         and "CloudWatch" not in first[0]
@@ -48,6 +50,16 @@ def recognise(head: bytes) -> Optional[str]:
     ):
         return "cloudwatch_csv"
     return None
+
+
+def _long(header: str) -> bool:
+    """A table with one value a row: a column names the metric, another holds the statistic."""
+    names = {_plain(cell) for cell in re.split("[,;]", header)}
+    return "metricname" in names and bool(names & {"average", "maximum", "minimum", "sum", "value"})
+
+
+def _plain(cell: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", cell.lower())
 
 
 def _metric(name: str) -> Optional[str]:
@@ -165,9 +177,16 @@ def read_csv(reading: Reading) -> Iterator[None]:
     points: list[tuple[float, str, str, str, float]] = []
     statistics: set[str] = set()
     columns: list[Optional[str]] = []
+    header: list[str] = []
     for line in csv.reader(_text(reading)):
         yield
         if not line:
+            continue
+        if not header and _long(",".join(line)):
+            header = [_plain(cell) for cell in line]
+            continue
+        if header:
+            _one_value(dict(zip(header, line)), points, statistics)
             continue
         if seconds(line[0]) is None:
             found = [_metric(cell) or next((one for word in re.split(r"[\s/()]+", cell) if (one := _metric(word))), None) for cell in line[1:]]
@@ -182,6 +201,20 @@ def read_csv(reading: Reading) -> Iterator[None]:
                 same = [other for other in columns[:place] if other == metric]
                 _point(points, seconds(line[0]), str(len(same)), "", metric, value * _unit(metric, ""))
     _hand_on(reading, points, statistics)
+
+
+def _one_value(row: dict[str, str], points: list[tuple[float, str, str, str, float]], statistics: set[str]) -> None:
+    """A row of a long table. What is no metric of a device (procstat, mem, disk) is left out."""
+    metric = _metric(row.get("metricname", ""))
+    when = seconds(row.get("timestamp") or row.get("time") or "")
+    statistic = next((kind for kind in ("Average", "Maximum", "Minimum", "Sum") if row.get(kind.lower(), "").strip()), "Average")
+    value = number(row.get(statistic.lower()) or row.get("value") or "")
+    if metric is None or value is None:
+        return
+    statistics.add(statistic)
+    device = re.search(r"\d+", row.get("index") or row.get("gpudevice") or row.get("neurondevice") or "0")
+    core = re.search(r"\d+", row.get("neuroncore") or "")
+    _point(points, when, device[0] if device else "0", core[0] if core else "", metric, value * _unit(metric, row.get("unit", "")))
 
 
 # -- running means ----------------------------------------------------------------------------

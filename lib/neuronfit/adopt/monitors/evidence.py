@@ -43,7 +43,8 @@ def summary_for(summary: "Summary", instance_type: str) -> "Summary":
     """The same file read again with the declared instance type, which gives capacity and peak."""
     from neuronfit.adopt import monitors
 
-    return monitors.summarise(summary.reading.source.path, format=summary.reading.format, instance_type=instance_type)
+    reading = summary.reading
+    return monitors.summarise(reading.source.path, format=reading.format, instance_type=instance_type, columns=reading.columns)
 
 
 def check(summary: "Summary", target: "Target") -> None:

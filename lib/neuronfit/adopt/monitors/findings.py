@@ -70,7 +70,7 @@ NEXT: dict[str, str] = {
     "execution_errors": "neuronfit diagnose on the runtime's log; do not use figures of this run",
     "ecc_uncorrected": "do not use figures of this run; have the instance replaced",
     "header_contradicts_body": "run neuron-ls on the instance itself",
-    "header_missing": "nvidia-smi --query-gpu=... --format=csv writes the header",
+    "header_missing": "say the fields of the query: --columns timestamp,index,name,utilization.gpu,...",
     "many_values_missing": "update the NVIDIA driver and sample again",
     "mig_utilization_unknown": "record DCGM_FI_PROF_GR_ENGINE_ACTIVE with dcgm-exporter: nvidia-smi has no utilization under MIG",
     "no_busyness": "neuron-monitor, or nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used --format=csv -l 1, while the workload runs",

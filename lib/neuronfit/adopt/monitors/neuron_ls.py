@@ -29,7 +29,7 @@ def recognise(head: bytes) -> Optional[str]:
         return "neuron_ls_json"
     if re.search(r"^\|[^\n]*NEURON[^\n]*\|", text, re.MULTILINE) and re.search(r"^\|[^\n]*(DEVICE|LOGICAL)[^\n]*\|", text, re.MULTILINE):
         return "neuron_ls_table"
-    if text.lstrip()[:1] in "{[" and re.search(r'"(neuroncores?|NC\d+)"', text) and re.search(r'"[^"]*util[^"]*"\s*:\s*[\d.]+', text):
+    if text.lstrip()[:1] in "{[" and re.search(r'"(neuron_?cores?|NC\d+)"', text) and re.search(r'"[^"]*util[^"]*"\s*:\s*[\d.]+', text):
         return "neuron_top_json"
     if re.search(r"NeuronCores:\s*\d+\s+used", text) or re.search(r"Total NeuronDevices:", text):
         return "neuron_top"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from neuronfit.adopt.monitors import json_stream
+from neuronfit.adopt.monitors import json_stream, strangers
 from neuronfit.adopt.monitors.table import Key, Reading
 from neuronfit.adopt.monitors.words import number, seconds
 
@@ -25,6 +25,8 @@ TIMES = ("timestamp", "@timestamp", "time", "ts", "Timestamp", "created_at")
 
 def recognise(head: bytes) -> Optional[str]:
     """``neuron_monitor`` or ``neuron_monitor_fragments``, by what is written in the file."""
+    if strangers.is_runtime_log(head):
+        return None
     if b'neuron_runtime_data"' in head or b'neuron_runtime_data\\"' in head:
         return "neuron_monitor"
     if b'"neuron_hardware_info"' in head and b'"system_data"' in head:

@@ -15,6 +15,7 @@ from typing import Optional
 from neuronfit.adopt.monitors.prometheus import reasons
 from neuronfit.adopt.monitors.table import MONITORED, Reading
 from neuronfit.adopt.monitors.words import amount, number, seconds
+from neuronfit.errors import BadInput
 
 __all__ = ["read", "recognise"]
 
@@ -32,7 +33,7 @@ METRIC = {
     "clocks.current.sm": "sm_clock_hz", "clocks.sm": "sm_clock_hz", "clocks.max.sm": "sm_clock_max_hz",
     "clocks.current.memory": "memory_clock_hz", "clocks.mem": "memory_clock_hz",
     "ecc.errors.corrected.volatile.total": "ecc_corrected", "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
-    "retired.pages.double.bit.count": "retired_pages",
+    "retired.pages.double.bit.count": "retired_pages", "used.gpu.memory": "memory_used_bytes", "used.memory": "memory_used_bytes",
 }  # fmt: skip
 """Column -> metric. Of several columns with one metric the first that has a number in a row is taken."""
 
@@ -67,7 +68,7 @@ def _name(text: str) -> tuple[str, str]:
 def recognise(head: bytes) -> Optional[str]:
     """``nvidia_csv`` where a header or a headless row of a query stands within the first lines."""
     text = head.decode("utf-8", "replace")
-    if "<nvidia_smi_log" in text or "NVSMI LOG" in text:
+    if "<nvidia_smi_log" in text or "NVSMI LOG" in text or text.lstrip()[:1] == "{":
         return None
     for line in text.split("\n")[:40]:
         if line.startswith("#"):
@@ -186,7 +187,11 @@ def _flush(table: Optional[_Columns], waiting: list[list[str]], rounds: "_Rounds
 
 
 def _guessed(cells: list[str], reading: Reading) -> _Columns:
-    """Columns of a file without a header: only what its own values give away."""
+    """Columns of a file without a header: as somebody said them, or only what its own values give away."""
+    if reading.columns:
+        if len(reading.columns) != len(cells):
+            raise BadInput("the file has another number of columns than was said", str(len(reading.columns)), allowed=str(len(cells)))
+        return _Columns(reading.columns)
     header = ["?"] * len(cells)
     for index, cell in enumerate(cells):
         if index == 0 and seconds(cell) is not None:

@@ -123,6 +123,7 @@ class Summary:
             what = f"{cores} {'core' if cores == 1 else 'cores'} of a device that is not named"
         else:
             what = f"{count} {'device' if count == 1 else 'devices'}" + (f" ({', '.join(names)})" if names else "") if count else "No device"
+            what += f" of {self.instance_type}" if count and self.reading.instance_type else ""
         span = f" over {_duration(self.span.value)}" if self.span.value else ""
         parts = [f"{what}, {self.samples} {'sample' if self.samples == 1 else 'samples'}{span}"]
         if self.busy_mean.known and self.busy_metric:
@@ -190,7 +191,7 @@ class _Builder:
             device=device,
             core=core or None,
             name=about.name,
-            samples=max(seen, default=0),
+            samples=min(max(seen, default=0), self.reading.samples or max(seen, default=0)),
             **self._busy(device, core, busy),
             memory_used=self.value(memory.most if memory else None, "bytes", "not recorded"),
             memory_total=self._capacity(device, core),
@@ -271,6 +272,10 @@ class _Builder:
             return self.value(total.most, "bytes", "")
         if about.memory_bytes:
             return self.value(about.memory_bytes, "bytes", "", "as the file says")
+        parts = [self.find(device, "", f"memory_{name}_bytes") for name in ("used", "free", "reserved")]
+        if parts[0] is not None and parts[1] is not None:
+            held = sum(entry.mean for entry in parts if entry is not None)
+            return self.value(held, "bytes", "", "used and free together" if parts[2] is None else "used, free and reserved together")
         if self.known is not None and self.known.memory_bytes and not about.part_of:
             return Quantity(value=self.known.memory_bytes, unit="bytes", grade=Grade.PUBLISHED, why=f"catalogue, {self.known.instance_type}")
         return absent("bytes", "not recorded")

@@ -169,6 +169,8 @@ class Reading:
     keys: list[Key] = field(default_factory=list)
     cores_per_device: Optional[int] = None
     device_count: Optional[int] = None
+    columns: tuple[str, ...] = ()
+    """the fields of the query, where a CSV has no header and somebody said them"""
     _index: dict[Key, int] = field(default_factory=dict)
     _batch: Optional[Batch] = None
     _full: list[Batch] = field(default_factory=list)
