@@ -1,5 +1,7 @@
 """Step 2: what the documentation rules out, and no claim beyond that."""
 
+import dataclasses
+
 import pytest
 from example_questions import question
 from neuronfit import compatibility, cost, params
@@ -66,6 +68,23 @@ def test_the_strongest_positive_statement(exported):
     told = {operators.normalise(row.name): (row.status, row.because) for row in exported.operators}
     assert told["layer_norm"] == ("no_statement", "no documented blocker found")
     assert told["embedding"][0] == "listed"
+    assert told["linear"][0] == "restricted" and told["linear"][1].startswith("this model keeps the condition: "), "its products are of floats"
+
+
+def test_the_bottom_line_says_where_a_path_does_not_name_the_model(tmp_path, graph):
+    """The tiny BERT is an encoder: a trace takes it, and vLLM on NxD Inference is for models that generate."""
+    paths_of = {"traced": "neuron_xla", "served": "nxd_inference"}
+    candidates = [{"name": name, "instance_type": "inf2.8xlarge", "path": path} for name, path in paths_of.items()]
+    told = compatibility.check(question(tmp_path, candidates=candidates)).bottom_line
+    assert "served: NxD Inference (with vLLM 0.16), whose pages do not name this kind of model, SDK" in told
+    assert told.count("do not name") == 1
+
+
+def test_a_condition_that_a_finding_asks_about_is_not_said_to_be_kept(tmp_path, graph):
+    finding = dataclasses.replace(fft(), severity="conditional", code="integer_product", operator="aten.linear.default", kept=None)
+    graph("aten.linear.default", inf2=[finding], trn1=[finding])
+    [row] = compatibility.check(question(tmp_path)).operators
+    assert row.status == "restricted" and "keeps" not in row.because and "only with integer input" in row.because
 
 
 def test_an_operator_with_a_blocker_is_one_for_the_model_with_its_line(tmp_path, graph):

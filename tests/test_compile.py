@@ -5,6 +5,7 @@ process of its own start a real one.
 """
 
 import hashlib
+import io
 import json
 import signal
 import subprocess
@@ -493,9 +494,23 @@ def test_generation_waits_for_its_own_server(open_question, monkeypatch, tmp_pat
 
 
 def test_no_neuron_target_needs_no_compiler(open_question):
-    record = compile_test(open_question(("a10g", "g5.xlarge", "cuda"), ("llm", "trn2.48xlarge", "vllm_neuron")))
+    record = compile_test(open_question(("a10g", "g5.xlarge", "cuda")))
     assert {row.status for row in record.targets} == {"not_needed"}
     assert record.bottom_line == "No target of tiny needs a Neuron compiler."
+
+
+def test_a_server_compiles_elsewhere_and_its_log_is_the_evidence(open_question):
+    """It waits: to say that nothing needs compiling would hide a step that takes an hour and may fail."""
+    question = open_question(("llm", "trn2.48xlarge", "vllm_neuron"))
+    record = compile_test(question)
+    row = by_target(record)["llm"]
+    assert row.status == "waiting" and "vLLM Neuron" in row.because
+    assert row.next.endswith("neuronfit diagnose LOG --for llm --params params/tiny.yaml")
+    assert [(one.code, str(one.severity), one.target) for one in record.findings] == [("compiled_elsewhere", "waiting", "llm")]
+    assert record.bottom_line.startswith("Whether tiny compiles is not known for llm: vLLM Neuron")
+    log = b"INFO Automatically detected platform neuron.\nINFO:     Application startup complete.\n"
+    adopt(question, io.BytesIO(log), "llm")
+    assert by_target(compile_test(question))["llm"].status == "compiled", "a later run of the step keeps what the log proved"
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,18 @@ def test_the_native_script_compiles_waits_and_shows_its_proof(tmp_path):
 # -- servers and exporters -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("path", "instance_type", "instead"),
+    [("vllm_neuron", "trn2.3xlarge", "TorchNeuron"), ("nxd_inference", "inf2.8xlarge", "NeuronX Distributed itself")],
+)
+def test_no_server_is_named_for_an_encoder_decoder_model(tmp_path, path, instance_type, instead):
+    """No page says that vLLM on Neuron serves one; the published T5 figures are NeuronX Distributed's, degree 8."""
+    found = typed(asked(tmp_path, path, instance_type, T5, "text2text-generation", GENERATES))
+    assert found.command is None
+    assert "no document says" in found.notes[0] and any(instead in note for note in found.notes)
+    assert any("degree 8" in note for note in found.notes) is (path == "nxd_inference")
+
+
 @pytest.mark.parametrize("path, instance_type", [("vllm_neuron", "trn2.3xlarge"), ("nxd_inference", "inf2.8xlarge")])
 def test_a_server_gets_degree_batch_length_and_format(tmp_path, path, instance_type):
     """Longest: 64 + 32 tokens; widest batch 4. The weights' folder is the params file's own."""

@@ -55,10 +55,10 @@ def check(question: Question) -> Compatibility:
             inputs={"operators": "published", "software paths": "published", "memory": "estimated"},
         ),
         findings=tuple(findings),
-        bottom_line=_bottom_line(question, rows, findings, first),
+        bottom_line=_bottom_line(question, rows, findings, first, anatomy),
         targets=rows,
         graph_how=f"{first.how}, torch {first.torch_version}",
-        operators=_operators(first.operators, _generations(question)),
+        operators=_operators(first, tuple(checks.values()), _generations(question)),
         smallest=_smallest(anatomy, parts),
     )
     return question.dossier.admit(record)
@@ -280,23 +280,39 @@ def _generations(question: Question) -> dict[str, str]:
     return {name: generation for name, generation in found.items() if generation}
 
 
-def _operators(counts: dict[str, int], generations: dict[str, str]) -> tuple[OperatorUse, ...]:
-    """Each operator with its most severe documented status on any candidate's generation."""
+def _operators(first: ModuleCheck, checks: tuple[ModuleCheck, ...], generations: dict[str, str]) -> tuple[OperatorUse, ...]:
+    """Each operator with its most severe documented status on any candidate's generation, and whether a condition is kept here."""
+    asked = {finding.operator for check_ in checks for finding in check_.findings if not finding.kept}
     severe = ("unsupported", "restricted", "listed", "no_statement")
     rows = []
-    for name, calls in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
+    for name, calls in sorted(first.operators.items(), key=lambda entry: (-entry[1], entry[0])):
         statements = [operators.status(name, generation) for generation in generations.values()] or [operators.status(name)]
         known = min(statements, key=lambda entry: severe.index(entry.status))
         condition = f" (only with {known.when})" if known.when not in UNCONDITIONAL else ""
-        rows.append(OperatorUse(name=name, calls=calls, status=known.status, because=f"{known.because}{condition}"))
+        kept = condition and checks and first.looked and name not in asked
+        because = f"this model keeps the condition: {known.because}{condition}" if kept else f"{known.because}{condition}"
+        rows.append(OperatorUse(name=name, calls=calls, status=known.status, because=because))
     return tuple(rows)
 
 
-def _bottom_line(question: Question, rows: tuple[CompatibilityOfTarget, ...], findings: list[Finding], first: ModuleCheck) -> str:
+NOT_NAMED = ("encoder_decoder_not_served", "not_a_decoder", "model_not_listed", "model_not_in_matrix")
+"""Traps that say: the path's pages do not name this model, or this kind of model, among those it runs."""
+
+
+def _not_named(row: CompatibilityOfTarget, anatomy: memory.Anatomy) -> str:
+    known = traps.known(row.path, instances.find(row.instance_type).generation, anatomy.model_type, anatomy.kind)
+    return ", whose pages do not name this kind of model" if any(trap.code in NOT_NAMED for trap in known) else ""
+
+
+def _bottom_line(
+    question: Question, rows: tuple[CompatibilityOfTarget, ...], findings: list[Finding], first: ModuleCheck, anatomy: memory.Anatomy
+) -> str:
     blockers = [finding for finding in findings if finding.severity is Severity.BLOCKER]
     candidates = [row for row in rows if row.target != question.params.baseline.name]
     horizons = "; ".join(
-        f"{row.target}: {row.title}, {f'SDK {row.sdk}' if row.sdk else 'no SDK'}, {row.status}" for row in candidates if row.supported
+        f"{row.target}: {row.title}{_not_named(row, anatomy)}, {f'SDK {row.sdk}' if row.sdk else 'no SDK'}, {row.status}"
+        for row in candidates
+        if row.supported
     )
     if blockers:
         return f"{len(blockers)} documented blocker{'s' if len(blockers) > 1 else ''}: {blockers[0].because}." + (f" {horizons}." if horizons else "")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from neuronfit import buckets, diagnose, system, targets
-from neuronfit.catalog import instances
+from neuronfit.catalog import instances, paths
 from neuronfit.diagnose import Diagnosis, meaning, reading, support
 from neuronfit.diagnose.private import masked
 from neuronfit.diagnose.scan import scan
@@ -42,6 +42,7 @@ CODES = (
     "compile_evidence_kept",
     "compile_failed",
     "compile_unproven",
+    "compiled_elsewhere",
     "compiler_absent",
     "compiler_crash",
     "host_memory",
@@ -62,6 +63,13 @@ _UNSPECIFIC = ("compile_failed", "crash", "process_crash", "unlisted_error")
 """Diagnoses that say less than how the process ended."""
 
 _MEMORY_IS = "resident memory of the process and its children together (Python, torch and the model included), sampled every 0.1 s"
+
+NOT_COMPILED = {
+    "cuda": "PyTorch runs on a GPU without ahead-of-time compilation",
+    "cpu": "PyTorch runs on a CPU without ahead-of-time compilation",
+    "endpoint": "an endpoint is called, not compiled",
+}
+"""Paths without a Neuron compiler, and why."""
 
 
 def compile_test(question: Question) -> Compile:
@@ -113,13 +121,10 @@ def informative_lines(text: str, most: int = 3, width: int = 200) -> str:
 
 def _row(question: Question, target: Target, host: System) -> tuple[CompileOfTarget, list[Finding]]:
     said: dict[str, Any] = {"target": target.name, "path": target.path, "instance_type": target.instance_type}
+    if target.path in NOT_COMPILED:
+        return CompileOfTarget(status="not_needed", because=NOT_COMPILED[target.path], **said), []
     if target.path not in buckets.COMPILED_PATHS:
-        because = {
-            "cuda": "PyTorch runs on a GPU without ahead-of-time compilation",
-            "cpu": "PyTorch runs on a CPU without ahead-of-time compilation",
-            "endpoint": "an endpoint is called, not compiled",
-        }.get(target.path, f"path {target.path} compiles inside its own server, when it starts")
-        return CompileOfTarget(status="not_needed", because=because, **said), []
+        return _compiled_elsewhere(question, target, said)
     lacking = _why_no_compiler(target, host)
     if lacking:
         row = CompileOfTarget(status="waiting", because=lacking, next=_where(question, target), **said)
@@ -130,6 +135,18 @@ def _row(question: Question, target: Target, host: System) -> tuple[CompileOfTar
     row, findings = _together(tried, said)
     about = _about_analysis(analysis, target, row.status == "compiled") if analysis else []
     return row.model_copy(update={"analysis": analysis}), [*findings, *about, *notes]
+
+
+def _compiled_elsewhere(question: Question, target: Target, said: dict[str, Any]) -> tuple[CompileOfTarget, list[Finding]]:
+    """A server or exporter compiles by itself; its log, adopted, is this step's evidence."""
+    path = paths.find(target.path, target.instance_type)
+    because = f"{path.title} compiles by itself when it starts or exports, and is not started here"
+    typed = f"neuronfit diagnose LOG --for {target.name} --params {question.command_name}"
+    next = f"{targets.on_a(target.instance_type)} do what step 2 says under 'What to type', keep what it prints, and adopt it: {typed}"
+    if path.supported is False:
+        because, next = f"{path.title} on {target.instance_type}: {path.status}", path.advice
+    row = CompileOfTarget(status="waiting", because=because, next=next, **said)
+    return row, [Finding(severity=Severity.WAITING, code="compiled_elsewhere", because=because, next=next, target=target.name)]
 
 
 def _why_no_compiler(target: Target, host: System) -> Optional[str]:
@@ -435,7 +452,7 @@ def _bottom_line(question: Question, rows: Sequence[CompileOfTarget]) -> str:
     waiting = [row for row in asked if row.status == "waiting"]
     names = [row.target for row in waiting]
     if not parts:
-        if any(row.buckets for row in waiting):
+        if any(row.buckets for row in waiting) or all(row.path not in buckets.COMPILED_PATHS for row in waiting):
             return f"Whether {question.name} compiles is not known for {_and(names)}: {waiting[0].because}."
         return f"Whether {question.name} compiles is not known for {_and(names)}: this host cannot compile for {'it' if len(names) == 1 else 'them'}."
     parts += [f"has not been compiled for {_and(names)}"] if names else []

@@ -172,7 +172,8 @@ def _xla(facts: _Facts) -> Recipe:
     ]
     notes = [*facts.weight_notes(), *_same_for_every_shape(facts)]
     if facts.degree > 1:
-        notes.append(f"a trace is one NeuronCore's, and this model needs {facts.degree} of them: take NxD Inference or vLLM Neuron instead")
+        instead = "split it with NeuronX Distributed" if facts.anatomy.kind == "encoder-decoder" else "take NxD Inference or vLLM Neuron"
+        notes.append(f"a trace is one NeuronCore's, and this model needs {facts.degree} of them: {instead} instead")
     if facts.task.generates:
         notes.append("this compiles one forward pass over the prompt; the loop that writes tokens is not in it")
     host = f"{facts.target.instance_type}, or any x86-64 host with SDK 2.31's torch-neuronx and neuronx-cc (cpu_backend=True needs no device)"
@@ -221,7 +222,8 @@ def _native(facts: _Facts) -> Recipe:
     ]
     if facts.degree > 1:
         notes.append(
-            f"the model needs {facts.degree} NeuronCores, and this runs on one: split it with the tensor parallelism of transformers or serve it with vLLM Neuron"
+            f"the model needs {facts.degree} NeuronCores, and this runs on one: split it with the tensor parallelism of transformers"
+            + ("" if facts.anatomy.kind == "encoder-decoder" else " or serve it with vLLM Neuron")
         )
     return Recipe(
         _script("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=1 ", lines), f"{facts.target.instance_type} with torch-neuronx 2.13 or later", tuple(notes)
@@ -246,9 +248,12 @@ def _inf1(facts: _Facts) -> Recipe:
 # -- serving: a command ------------------------------------------------------------------------------
 
 
-def _serve(facts: _Facts, environment: str, host: str, more: list[str]) -> Recipe:
+def _serve(facts: _Facts, environment: str, host: str, more: list[str], without: tuple[str, ...] = ()) -> Recipe:
+    """A server's command; ``without`` is what an encoder-decoder model can do instead, which no vLLM page covers."""
     if not facts.task.generates:
         return Recipe(None, host, (f"this path serves models that generate text; the task here is {facts.task.name}",))
+    if facts.anatomy.kind == "encoder-decoder":
+        return Recipe(None, host, ("no document says that vLLM on Neuron serves encoder-decoder models, so there is no command", *without))
     options = {
         "--tensor-parallel-size": facts.degree,
         "--max-num-seqs": facts.widest,
@@ -274,7 +279,8 @@ def _vllm(facts: _Facts) -> Recipe:
         "set VLLM_NEURON_BACKEND explicitly: the saved trace is reused only then, and start-up times of two runs compare only if it was the same",
         f"with VLLM_NEURON_CPU_COMPILE=1 NEURON_PLATFORM_TARGET_OVERRIDE={target} in front, a host without a device compiles and serves nothing",
     ]
-    return _serve(facts, "VLLM_NEURON_BACKEND=neuron_native ", facts.target.instance_type, notes)
+    instead = ("compile encoder and decoder apart with TorchNeuron (path neuron_native), and write the loop around them",)
+    return _serve(facts, "VLLM_NEURON_BACKEND=neuron_native ", facts.target.instance_type, notes, instead)
 
 
 def _nxdi(facts: _Facts) -> Recipe:
@@ -283,13 +289,23 @@ def _nxdi(facts: _Facts) -> Recipe:
         "",
         f"{facts.target.instance_type} with vLLM 0.16, the Neuron plug-in 0.5 and SDK 2.31's NxD Inference",
         ["it compiles when it starts, and keeps the artefacts"],
+        (
+            "the vendor's figures for T5 (Trn1 page of 2025-09-18, SDK 2.17 and 2.18) were made with NeuronX Distributed itself at tensor-parallel degree 8: "
+            "that is model code to write or to take from its examples, not a server to start",
+            "where one NeuronCore holds the model, trace encoder and decoder apart (path neuron_xla) and write the loop around them",
+        ),
     )
+
+
+def _exported_length(facts: _Facts, length: int, output: Optional[int]) -> int:
+    """Prompt and output share one sequence in a decoder; encoder and decoder have one each."""
+    return max(length, output or 0) if facts.anatomy.kind == "encoder-decoder" else length + (output or 0)
 
 
 def _optimum(facts: _Facts) -> Recipe:
     commands = []
     for batch, length, output in facts.shapes:
-        sizes = f"--batch_size {batch}" + ("" if facts.task.input == "image" else f" --sequence_length {length + (output or 0)}")
+        sizes = f"--batch_size {batch}" + ("" if facts.task.input == "image" else f" --sequence_length {_exported_length(facts, length, output)}")
         if facts.task.name == "text-generation":
             cast = f"--tensor_parallel_size {facts.degree} --torch_dtype {facts.dtype}"
         else:
@@ -299,6 +315,10 @@ def _optimum(facts: _Facts) -> Recipe:
     notes = (
         [] if facts.has_weights else [f"the params file names no weights: the export reads them from {facts.model}, which may hold the config only"]
     )
+    if facts.anatomy.kind == "encoder-decoder":
+        notes.append(
+            "the options for encoder-decoder models (beams, lengths of both sides) are in no document that was read: see optimum-cli export neuron --help"
+        )
     return Recipe(
         "\n".join(dict.fromkeys(commands)), f"{facts.target.instance_type}, or any x86-64 host with optimum-neuron[neuronx] 0.4.5", tuple(notes)
     )

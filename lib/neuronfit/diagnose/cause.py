@@ -41,9 +41,19 @@ def cause(category: str, messages: Iterable[Message], lines: Iterable[Line]) -> 
         "timeout": _timeout,
         "driver": _driver,
         "execution": _execution,
+        "permission": _quoted,
+        "model_not_served": _quoted,
+        "install": _install,
+        "bad_input": _bad_input,
     }
     said = list(tellers.get(category, _message)(messages, lines))
-    return " ".join(part[0].upper() + part[1:] + ("" if part.endswith(".") else ".") for part in said if part)
+    return " ".join(_sentence(part) for part in said if part)
+
+
+def _sentence(part: str) -> str:
+    """With a capital and a full stop; a name such as ``nrt_load`` stays as it is written."""
+    name = re.match(r"\w*[_:.]\w", part)
+    return (part if name else part[0].upper() + part[1:]) + ("" if part.endswith(".") else ".")
 
 
 def amount(text: str) -> float:
@@ -281,6 +291,20 @@ _PREFIX = re.compile(
     r"^.*?(?:\[NCC_\w+\]|\[[A-Z]{1,4}\d{3}\]|Error message:|ERROR:|RuntimeError:|AssertionError:|(?:ERROR|USER|WARNING|INFO) \d+ \[[^\]]*\]:)\s*"
 )
 _SUPPORT = re.compile(r"\s*-? ?Please open a support ticket.*$|\s*Please (?:lodge|report).*$")
+
+
+def _quoted(messages: list[Message], lines: list[Line]) -> Iterable[str]:
+    """What stands behind the name of the exception or the level, without time stamps."""
+    said = re.split(r"\bERROR\b\s*|\w*Error: ", messages[0].text)[-1].strip(" .\"'")
+    yield f'the log says: "{said[:220]}{"..." if len(said) > 220 else ""}"'
+
+
+def _bad_input(messages: list[Message], lines: list[Line]) -> Iterable[str]:
+    yield from (_quoted if messages[0].entry.code == "other_shape" else _message)(messages, lines)
+
+
+def _install(messages: list[Message], lines: list[Line]) -> Iterable[str]:
+    yield from (_quoted if messages[0].entry.code in ("package_mismatch", "package_not_found") else _message)(messages, lines)
 
 
 def _message(messages: list[Message], lines: list[Line]) -> Iterable[str]:

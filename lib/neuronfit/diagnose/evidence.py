@@ -95,7 +95,11 @@ def adopt(question: Question, log: Union[str, "os.PathLike[str]", BinaryIO], tar
 
 def row(diagnosis: Diagnosis, target: str, path: str) -> CompileOfTarget:
     """Step 3's row for a target: ``compiled``, ``failed``, or ``waiting`` where only an analysis was done."""
-    proven = diagnosis.outcome == "success" and diagnosis.phase in ("compile", "load", "serve", "execute") and diagnosis.code != "harmless_shutdown"
+    proven = (
+        diagnosis.outcome == "success"
+        and diagnosis.phase in ("compile", "load", "serve", "execute")
+        and diagnosis.code not in ("harmless_shutdown", "tests_passed")
+    )
     failed = diagnosis.outcome == "failed" or (diagnosis.outcome == "partial" and diagnosis.finding.severity is Severity.BLOCKER)
     status = "compiled" if proven or (diagnosis.outcome == "partial" and not failed) else "failed" if failed else "waiting"
     seconds = diagnosis.facts.get("elapsed_s")

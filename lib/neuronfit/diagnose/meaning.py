@@ -12,7 +12,7 @@ from neuronfit.record import Finding, Severity
 
 __all__ = ["CATEGORIES", "ENVIRONMENT", "Meaning", "meaning"]
 
-ENVIRONMENT = frozenset({"driver", "no_device", "cores_busy", "network", "disk", "download"})
+ENVIRONMENT = frozenset({"driver", "no_device", "cores_busy", "network", "disk", "download", "permission"})
 """Faults of the host or its set-up: nothing is learned about the model."""
 
 
@@ -149,6 +149,14 @@ CATEGORIES: dict[str, Meaning] = {
     )),
     "network": Meaning(Finding(severity=Severity.WAITING, code="network", because="about the hosts, not the model"), ("launch the instances with EFA and install aws-efa-installer", "check that all workers run and can reach each other")),
     "disk": Meaning(Finding(severity=Severity.WAITING, code="disk_full", because="about this host, not the model"), ()),
+    "permission": Meaning(Finding(severity=Severity.WAITING, code="permission_denied", because="about this host, not the model"), (
+        "give the user the right to open what the message names: /dev/neuron* for the devices, the folder of the cache for compiled graphs",
+        "in a container pass the devices and mount the cache so that its user may write",
+    )),
+    "model_not_served": Meaning(Finding(severity=Severity.BLOCKER, code="model_not_served", because="about the model on this software path"), (
+        "take another software path: neuronfit check on a params file gives the status of each",
+        "bring model code of your own, and count the porting as effort in step 7",
+    )),
     "download": Meaning(Finding(severity=Severity.WAITING, code="download_refused", because="about this host, not the model"), ()),
     "hardware": Meaning(Finding(severity=Severity.WAITING, code="hardware_failure", because="about this instance, not the model"), (
         "stop and start the instance, so that it moves to other hardware, and run again from the last checkpoint",

@@ -45,7 +45,7 @@ _LOOK_AT: dict[bytes, int] = {
 
 _NEURON = re.compile(
     r"neuron|\bnrt_|\bNRT[:_]|TDRV:|NMGR:|NCC_|\[job\.|penguin|Tensorizer|WalrusDriver|LayoutBottleneck|GlobalLayoutOpt|BackendPassManager"
-    r"|NeuronCore|\bCCOM\b|\bENC:|\binf[12]\.\d*xlarge|\btrn[123]n?\.\d*xlarge",
+    r"|NeuronCore|\.neff\b|\bNEFF:|\bCCOM\b|\bENC:|\binf[12]\.\d*xlarge|\btrn[123]n?\.\d*xlarge",
     re.IGNORECASE,
 )
 _NCC = re.compile(r"NCC_[A-Z]{2,6}\d{3}")
@@ -78,6 +78,22 @@ _NEURON_MODULES = (
 )
 _CUDA_MODULES = ("apex", "flash_attn", "bitsandbytes", "xformers", "triton", "pycuda", "cupy", "tensorrt")
 _KILLED = re.compile(r"(?:^|[\s:])Killed(?:\s*$|\s{2,}\S|\s+python|\s+\(|\s+neuron)")
+_SENSE = {
+    "served": re.compile(r'"POST (?!/(?:health|ping|metrics))\S* HTTP/1\.1"'),
+    "generating": re.compile(r"Avg generation throughput: (?:[1-9]|0\.\d*[1-9])"),
+    "benchmarked": re.compile(r"latency_ms_p50\W{1,4}\d"),
+    "stepped": re.compile(r"'loss': (?!nan)"),
+    "tests_passed": re.compile(r"^(?!.*\b\d+ (?:failed|errors?)\b).*\b\d+ passed\b.* in [\d.]+ ?s"),
+    "tests_failed": re.compile(r"\b\d+ failed\b.* in [\d.]+ ?s"),
+    "permission": re.compile(r"^(?!.*\bWARN)(?=.*(?:neuron|nrt|Error\b|ERROR))", re.IGNORECASE),
+    "package_mismatch": re.compile(r"Error|ERROR"),
+    "placeholder": re.compile(r"Error|neuron"),
+    "heads_not_divisible": re.compile(r"Error|ERROR|tensor parallel"),
+    "model_not_served": re.compile(r"neuron", re.IGNORECASE),
+    "package_not_found": re.compile(r"neuron", re.IGNORECASE),
+    "damaged_file": re.compile(r"neff|model|neuron|cache", re.IGNORECASE),
+}
+"""Texts that other programs print in another sense too: what the rest of the line must hold."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,10 @@ _ANYWHERE = (
     "cuda_word",
     "bad_flag",
     "cuda_only_package",
+    "serving",
+    "engine_failed",
+    "hub_token",
+    "master_address",
 )
 
 
@@ -189,6 +209,8 @@ def _judged(entry: CompilerCode, text: str) -> Optional[CompilerCode]:
         return None
     if entry.code == "input_absent":
         return entry if re.search(r"Error", text) else None
+    if entry.code in _SENSE:
+        return entry if _SENSE[entry.code].search(text) else None
     return entry
 
 
@@ -386,6 +408,6 @@ def _duration(scan: Scan) -> dict[str, str]:
         return {"elapsed_s": f"{(ends[-1] - starts[0]).total_seconds():g}", "elapsed": "from the compiler's command to its end"}
     first = next((found for line in scan.head.splitlines()[:400] if (found := moment(line[:400]))), None)
     last = last_time(scan.tail)
-    if first and last and last > first:
+    if first and last and last > first and (first.year == 2000) is (last.year == 2000):
         return {"elapsed_at_least_s": f"{(last - first).total_seconds():g}", "elapsed": "from the first to the last time stamp"}
     return {}

@@ -156,7 +156,7 @@ def scan(stream: BinaryIO, keep: dict[bytes, int], recent: int = 4) -> Scan:
     lines_before = 0
     for block, repeated, low, high in _blocks(stream):
         if not result.size:
-            result.binary = block[:4096].count(0) > len(block[:4096]) // 10
+            result.binary = _is_binary(block[:4096])
         before = result.size - repeated
         result.size += len(block) - repeated
         if len(head) < HEAD:
@@ -188,6 +188,13 @@ def scan(stream: BinaryIO, keep: dict[bytes, int], recent: int = 4) -> Scan:
     result.head, result.tail = clean(bytes(head)), clean(tail)
     result.whole = bytes(whole) if whole is not None else None
     return result
+
+
+def _is_binary(first: bytes) -> bool:
+    """A tenth of the bytes are NUL, or three tenths are no UTF-8 and many are control characters."""
+    unreadable = first.decode("utf-8", "replace").count("\ufffd")
+    control = sum(first.count(byte) for byte in (*range(1, 8), *range(14, 27), *range(28, 32), 127))
+    return first.count(0) > len(first) // 10 or (unreadable > 0.3 * len(first) and control > len(first) // 50)
 
 
 def _line(block: bytes, start: int, ends: np.ndarray, lines_before: int, before: int) -> tuple[tuple[int, int], str]:

@@ -25,6 +25,13 @@ from neuronfit.record import Finding, Severity
 __all__ = ["verdict"]
 
 WIDTH = 300
+_OF_SUCCESS = {
+    "compile": ("compile_succeeded", "keep the compiled files with their versions and flags, and measure"),
+    "load": ("load_succeeded", "keep the compiled files with their versions and flags, and measure"),
+    "serve": ("serve_succeeded", "measure it under the traffic of step 1: an answer is no latency"),
+    "execute": ("run_succeeded", "keep its versions and flags, and measure"),
+}
+"""Phase -> the code and the next step of a run that ended well in it."""
 _MORE = (
     "the whole log, from the command to the exit status",
     "what the program printed on standard output and standard error",
@@ -56,7 +63,8 @@ class _Reader:
         self.facts = {name: masked(value) for name, value in reading.facts(scan).items()}
 
     def _set_aside(self) -> None:
-        """Messages on warning lines, where everything that follows ends well, are no failure."""
+        """Messages on warning lines, and faults of the environment, are no failure where the run ends well after them."""
+        self._set_aside_environment()
         failed = any(
             message.line > 0 for message in self.symptoms if message.entry.category not in ("stale_artifact", "cpu_fallback", "partial_support")
         )
@@ -75,6 +83,27 @@ class _Reader:
         ]
         self.harmless += mild
         self.roots = [message for message in self.roots if message not in mild]
+
+    def _set_aside_environment(self) -> None:
+        """What a run got over: a fault of the host stands before a success, and nothing fails after that success.
+
+        A model that was loaded, ran or answered had its device, whatever was said before. A compilation needs none,
+        so it outranks the environment only where nothing else failed.
+        """
+        ran = max((message.line for message in self.successes if message.entry.phase != "compile"), default=0)
+        weak = ("stale_artifact", "cpu_fallback", "partial_support")
+        hard = [message for message in self.symptoms if message.entry.category not in weak]
+        if ran:
+            hard = [message for message in hard if message.line > ran or message.entry.category not in ENVIRONMENT]
+        end = ran if ran else 0 if hard else self.last_success
+        got_over = [message for message in (*self.roots, *self.symptoms) if message.entry.category in ENVIRONMENT and message.line < end]
+        if not self.last_success and not self.symptoms:
+            got_over = [message for message in self.roots if message.entry.category == "network" and re.search(r"\bWARN", message.text)]
+        if hard and any(message.line > end for message in hard):
+            return
+        self.harmless += got_over
+        self.roots = [message for message in self.roots if message not in got_over]
+        self.symptoms = [message for message in self.symptoms if message not in got_over]
 
     # -- the questions, in order --------------------------------------------------------------
 
@@ -141,7 +170,7 @@ class _Reader:
         entry = _named(root, kin, self.symptoms)
         phase = self._phase(root)
         title = root.entry.title
-        environment = category in ENVIRONMENT or (category == "install" and phase == "environment")
+        environment = category in ENVIRONMENT or (category in ("install", "configuration") and phase == "environment")
         if category == "driver" and phase == "execute":
             title = f"Compiled, but not run: {title[0].lower()}{title[1:]}" if title.startswith("This ") else f"Compiled, but not run. {title}"
         if phase == "load" and category == "device_memory" and root.entry.phase == "compile":
@@ -212,10 +241,10 @@ class _Reader:
         """Something failed and the reason is not in the text; the compiler's own sentence is used where there is one."""
         ranked = sorted(self.symptoms, key=lambda message: (_weight(message), message.line))
         shown = ranked[0]
-        message = _own_sentence(self.scan.lines)
+        message = _own_sentence(self.scan.lines) or self._named_exception(shown)
         category = (
             shown.entry.category
-            if shown.entry.category in ("compiler_crash", "process_crash", "runtime", "serving", "timeout", "network", "stale_artifact")
+            if shown.entry.category in ("compiler_crash", "process_crash", "runtime", "serving", "framework", "timeout", "network", "stale_artifact")
             else "compiler_failed"
         )
         internal = any(entry.entry.code == "internal_error" for entry in self.symptoms)
@@ -224,7 +253,10 @@ class _Reader:
             category = "compiler_internal" if internal else category
             title, code = ("The compiler failed on its own account", "internal_error") if internal else (shown.entry.title, shown.entry.code)
             said = f'The log says: "{masked(message[1])[:220]}".'
-            confidence, why = "likely", "the compiler's own sentence is in the log, and it is not in the catalogue"
+            confidence, why = (
+                "likely",
+                f"the {'compiler' if phase == 'compile' else 'program'}'s own sentence is in the log, and it is not in the catalogue",
+            )
         else:
             title = f"{shown.entry.title}; why is not in this part of the log"
             code = next(
@@ -259,6 +291,14 @@ class _Reader:
             informative=() if message else self._informative(),
             source=shown.entry.source or None,
         )
+
+    def _named_exception(self, shown: Message) -> Optional[tuple[Line, str]]:
+        """The first exception that is not the wrapper's, where a server or a test only says that something failed."""
+        if shown.entry.category not in ("serving", "framework"):
+            return None
+        wrapped = re.compile(r"See root cause|initialization failed|EngineDead|proc died|CalledProcessError")
+        named = (found for found in self.exceptions if not found[1].endswith(("Interrupt", "SystemExit")) and not wrapped.search(found[0].text))
+        return next(((line, f"{name.rsplit('.', 1)[-1]}: {text}".rstrip(": ")) for line, name, text in named), None)
 
     def _is_a_tail(self) -> bool:
         first = next((line for line in self.scan.head.splitlines() if line.strip()), "")
@@ -452,8 +492,9 @@ class _Reader:
 
     def _success(self, said: str = "") -> Diagnosis:
         ending = self.successes[-1:] if self.successes else []
-        strong = any(message.entry.code in ("pass", "exit_0", "built") for message in self.successes)
-        phase = "compile" if strong else ending[-1].entry.phase if ending else "compile"
+        ran = [message for message in self.successes if message.entry.phase in ("serve", "execute")]
+        strong = any(message.entry.code in ("pass", "exit_0", "built", "served", "trained", "tests_passed") for message in self.successes)
+        phase = ran[-1].entry.phase if ran else "compile" if strong else ending[-1].entry.phase if ending else "compile"
         seconds = self.facts.get("elapsed_s")
         if self.support is not None and self.support.on_device is not None:
             said = " ".join(
@@ -465,22 +506,31 @@ class _Reader:
         words = [line for line in self.errors if not any(line.number == message.line for message in self.harmless)]
         extra = [Mention(code="error_word", title="An error word in a run that ended well", line=words[0].number, count=len(words))] if words else []
         late = [line for line in words if line.number > self.last_success]
-        title = "The model was compiled" if phase == "compile" else "The model was loaded" if phase == "load" else "The server started"
+        title = ran[-1].entry.title if ran else "The model was loaded" if phase == "load" else "The model was compiled"
+        code, step = _OF_SUCCESS[phase]
+        if ran and ran[-1].entry.code == "tests_passed":
+            code = "tests_passed"
         return self._diagnosis(
             outcome="success",
             phase=phase,
-            code="compile_succeeded" if phase == "compile" else "load_succeeded" if phase == "load" else "serve_succeeded",
+            code=code,
             title=title,
             cause=" ".join(part for part in (said, took) if part),
             evidence=self._evidence([*(_distinct(self.successes)[:1] if len(self.successes) > 1 else []), *ending]),
-            steps=("keep the compiled files with their versions and flags, and measure",),
+            steps=(step,),
             finding=Finding(
                 severity=Severity.NOTE,
-                code="compile_succeeded" if phase == "compile" else "load_succeeded" if phase == "load" else "serve_succeeded",
+                code="run_succeeded"
+                if phase == "execute"
+                else "serve_succeeded"
+                if phase == "serve"
+                else "load_succeeded"
+                if phase == "load"
+                else "compile_succeeded",
                 because=" ".join(part for part in (title + ".", said, took) if part),
             ),
             confidence="sure" if strong and not late else "likely",
-            why="the log states the end of the compilation"
+            why=("the log shows results" if ran else "the log states the end of the compilation")
             if strong and not late
             else "an error line stands after the last success"
             if late
@@ -591,7 +641,7 @@ class _Reader:
         weak = sorted(
             (message for message in self.symptoms if message.entry.kind == "signature"), key=lambda message: (_weight(message), message.line)
         )
-        return tuple(self._mentions([*roots, *weak]))[:8]
+        return tuple(self._mentions([*roots, *weak]))[:16]
 
     def _ending(self) -> list[Message]:
         ends = [message for message in (*self.symptoms, *self.roots) if message.entry.kind == "exit"]

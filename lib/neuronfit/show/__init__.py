@@ -11,6 +11,9 @@ Importing this draws nothing and imports no plotting library; the figures do so 
 from __future__ import annotations
 
 from neuronfit.show.appendix import assumptions_table, provenance_table
+from neuronfit.show.capacity import break_even_curve, latency_under_load, options_bars, scaling_table, sizes_table, week_of_demand
+from neuronfit.show.claims import claims_table, deployments_table, recomputed_table
+from neuronfit.show.controls import controls
 from neuronfit.show.figures import (
     Figure,
     batch_latency_curves,
@@ -23,6 +26,11 @@ from neuronfit.show.figures import (
     settling,
 )
 from neuronfit.show.headline import findings_table, gates_table, headline_table
+from neuronfit.show.money import cost_tornado, doubt_table, paid_back_by, tasks_table, training_table, units_table
+from neuronfit.show.monitors import busyness_table, monitor_bars, monitor_parts_table, monitor_table
+from neuronfit.show.parity import parity_sides_table, parity_table
+from neuronfit.show.software import Listing, commands, memory_table
+from neuronfit.show.protocol import protocol_table
 from neuronfit.show.steps import (
     analysis_table,
     bases_table,
@@ -41,10 +49,13 @@ from neuronfit.show.steps import (
     runs_table,
     situations_table,
     software_table,
+    trial_table,
     utilization_table,
     weights_table,
 )
 from neuronfit.show.table import GRADE_MEANS, Cell, Column, Note, Piece, Row, Table, cell, number
+from neuronfit.show.traffic import length_distribution, trace_table, week_load
+from neuronfit.show.trial import monday_table, progress_table, stages_table, trial_figure
 from neuronfit.show.wording import source_text, step_command
 
 __all__ = [
@@ -52,6 +63,7 @@ __all__ = [
     "Column",
     "Figure",
     "GRADE_MEANS",
+    "Listing",
     "Note",
     "Piece",
     "Row",
@@ -60,36 +72,67 @@ __all__ = [
     "assumptions_table",
     "bases_table",
     "batch_latency_curves",
+    "break_even_curve",
     "buckets_table",
     "busy_bars",
     "cell",
+    "claims_table",
+    "commands",
     "compile_table",
+    "controls",
     "cost_against_latency",
     "cost_bars",
     "cost_table",
+    "cost_tornado",
+    "deployments_table",
     "differences_table",
+    "doubt_table",
     "findings_table",
     "fit_table",
     "gates_table",
     "headline_table",
     "hourly_load",
+    "latency_under_load",
+    "length_distribution",
     "measurements_table",
+    "memory_table",
+    "busyness_table",
+    "monday_table",
+    "monitor_bars",
+    "monitor_parts_table",
+    "monitor_table",
     "number",
     "operators_table",
+    "options_bars",
+    "paid_back_by",
     "padding_curve",
     "pairs_table",
+    "parity_sides_table",
+    "parity_table",
     "paths_table",
     "payback_curve",
     "payback_table",
     "plan_table",
+    "progress_table",
+    "protocol_table",
     "provenance_table",
+    "recomputed_table",
     "request_table",
     "runs_table",
+    "scaling_table",
     "settling",
     "situations_table",
+    "sizes_table",
     "software_table",
+    "tasks_table",
+    "training_table",
+    "stages_table",
+    "trial_figure",
+    "trial_table",
     "source_text",
     "step_command",
+    "units_table",
     "utilization_table",
+    "week_of_demand",
     "weights_table",
 ]

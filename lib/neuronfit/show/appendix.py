@@ -64,10 +64,10 @@ def assumptions_table(profile: Optional[Profile]) -> Union[Table, Note]:
 
 
 def used_records(dossier: Dossier) -> list[tuple[Record, str]]:
-    """The records that the report is made of with their file names: conclusions in step order, then figures."""
+    """The records that the report is made of with their file names: conclusions in step order, then comparisons of outputs, then figures."""
     files = {path.stem.rpartition("-")[2]: path.name for path in dossier.files()}
     newest = [dossier.latest(records.KINDS[kind]) for _, kind in STEPS.values()]
-    used = [entry for entry in newest if entry is not None] + list(dossier.measurements())
+    used = [entry for entry in newest if entry is not None] + dossier.parities() + list(dossier.measurements())
     return [(entry, files[entry.id]) for entry in used]
 
 

@@ -144,28 +144,37 @@ def cost_against_latency(dossier: Dossier) -> AnyFigure:
 
 
 def batch_latency_curves(measurements: Sequence[Measurement]) -> AnyFigure:
-    """Throughput against p99 latency over batch sizes, one line for each target and precision."""
-    series: dict[tuple[str, ...], list[tuple[int, Quantity, Quantity, Grade]]] = {}
-    for entry in measurements:
-        rate, p99, batch = entry.quantity("throughput_per_s"), entry.quantity("latency_p99_s"), entry.settings.batch_size
-        if rate.known and p99.known and batch:
-            key = (entry.target, (entry.settings.precision or "").replace("_", " "), str(entry.settings.sequence_length), str(entry.grade))
-            series.setdefault(key, []).append((batch, rate, p99, entry.grade))
+    """Throughput against latency over batch sizes, one line for each target and precision.
+
+    The latency is p99, or the median where fewer figures have a p99. An INVALID measurement is no point of a line;
+    of repeats the newest is.
+    """
+    usable = [entry for entry in measurements if entry.valid is not False and entry.settings.batch_size and entry.quantity("throughput_per_s").known]
+    tail, middle = ([entry for entry in usable if entry.quantity(name).known] for name in ("latency_p99_s", "latency_p50_s"))
+    name, latency = ("latency_p99_s", "p99 latency") if len(tail) >= len(middle) else ("latency_p50_s", "median latency")
+    newest: dict[tuple[str, ...], dict[int, Measurement]] = {}
+    for entry in tail if name == "latency_p99_s" else middle:
+        key = (entry.target, (entry.settings.precision or "").replace("_", " "), str(entry.settings.sequence_length), str(entry.grade))
+        newest.setdefault(key, {})[entry.settings.batch_size or 0] = entry
+    series: dict[tuple[str, ...], list[tuple[int, Quantity, Quantity, Grade]]] = {
+        key: [(batch, entry.quantity("throughput_per_s"), entry.quantity(name), entry.grade) for batch, entry in rows.items()]
+        for key, rows in newest.items()
+    }
     if not series:
-        return Note("No figure has a batch size, a throughput and a p99 latency yet.")
+        return Note("No VALID figure has a batch size, a throughput and a latency yet.")
     names = list(dict.fromkeys(entry.target for entry in measurements))
     said = "; ".join(
         f"{key[0]} "
         + ", ".join(
-            f"batch {batch}: {metric('throughput_per_s').text(rate.value)} at {metric('latency_p99_s').text(p99.value)}"
-            for batch, rate, p99, _ in sorted(rows, key=lambda row: row[0])
+            f"batch {batch}: {metric('throughput_per_s').text(rate.value)} at {metric(name).text(seen.value)}"
+            for batch, rate, seen, _ in sorted(rows, key=lambda row: row[0])
         )
         + f" [{rows[0][3].letter}]"
         for key, rows in series.items()
     )
 
     def draw(figure: Any) -> None:
-        axes = _axes(figure, "p99 latency, ms (log scale)", "useful results per second")
+        axes = _axes(figure, f"{latency}, ms (log scale)", "useful results per second")
         axes.set_xscale("log")
         every = [row for rows in series.values() for row in rows]
         latencies = [row[2].value * 1e3 for row in every]
@@ -180,6 +189,8 @@ def batch_latency_curves(measurements: Sequence[Measurement]) -> AnyFigure:
             filled = rows[0][3] in (Grade.MEASURED, Grade.IMPORTED)
             xs, ys = [row[2].value * 1e3 for row in rows], [row[1].value for row in rows]
             axes.plot(xs, ys, "-o", color=color, linewidth=1.3, markersize=7, markeredgewidth=2, markerfacecolor=color if filled else "none")
+            for (_, rate, seen, _), x, y in zip(rows, xs, ys):
+                axes.errorbar(x, y, xerr=_reach(seen, 1e3), yerr=_reach(rate, 1), color=color, linewidth=1, capsize=2)
             top = max(range(len(rows)), key=lambda index: ys[index])
             name = f"{key[0]} {key[1]}" if key[0] in several else key[0]
             labels += [(xs[top], ys[top], f"{name} b{rows[top][0]}")]
@@ -189,9 +200,9 @@ def batch_latency_curves(measurements: Sequence[Measurement]) -> AnyFigure:
 
     return _figure(
         "batch-latency",
-        f"Throughput against p99 latency by batch size: {said}.",
+        f"Throughput against {latency} by batch size: {said}.",
         draw,
-        "High and left is better; b8 means a batch of 8. Open circles are published figures, filled ones measured or imported.",
+        "High and left is better; b8 means a batch of 8. Open circles are published figures, filled ones measured or imported, with their intervals.",
     )
 
 
@@ -284,13 +295,16 @@ def cost_bars(cost: Optional[Cost]) -> AnyFigure:
     def draw(figure: Any) -> None:
         axes = _axes(figure, per_million(cost), "")
         _bar_axis(axes, names)
-        top = max(value for row in rows for value in (row.full_load.value, row.expected.value or 0))
+        top = max(value for row in rows for one in (row.full_load, row.expected) for value in (one.value or 0, one.high or 0))
         axes.set_xlim(0, top * 1.05)
         for place, row in enumerate(rows):
             color = _color(names, row.target)
             if row.expected.known:
                 axes.barh(place, row.expected.value, height=0.5, color=color, alpha=0.3)
             axes.barh(place, row.full_load.value, height=0.5, color=color)
+            for cost_of, height in ((row.expected, 0.14), (row.full_load, -0.08)):
+                if cost_of.low is not None:
+                    axes.errorbar(cost_of.value, place + height, xerr=_reach(cost_of, 1), color=INK, linewidth=1.2, capsize=3)
             text = f"{money(row.full_load.value)} full load" + (f", {money(row.expected.value)} your traffic" if row.expected.known else "")
             _bar_label(axes, place, text)
 
@@ -298,7 +312,7 @@ def cost_bars(cost: Optional[Cost]) -> AnyFigure:
         "cost",
         f"Cost of a million useful results: {said}.",
         draw,
-        "Solid: hardware busy all the time. Light: at your traffic, idle hours included.",
+        "Solid: hardware busy all the time. Light: at your traffic, idle hours included. Whiskers: the interval where there is one.",
         height=_bars_height(len(rows)),
     )
 
@@ -342,14 +356,25 @@ def payback_curve(payback: Optional[Payback]) -> AnyFigure:
         ends = []
         for row in rows:
             values = [value / 1e3 for value in row.cumulative_usd]
-            axes.plot(range(len(values)), values, color=_color(names, row.target), linewidth=2)
+            color = _color(names, row.target)
+            if row.band_usd:
+                low, high = ([value / 1e3 for value in row.band_usd[end]] for end in ("p5", "p95"))
+                axes.fill_between(range(len(low)), low, high, color=color, alpha=0.16, linewidth=0)
+            axes.plot(range(len(values)), values, color=color, linewidth=2)
             ends.append((values[-1], row.target))
         axes.set_xlim(0, months)
-        low, high = _room([0.0, *(value / 1e3 for row in rows for value in row.cumulative_usd)])
+        bands = [value / 1e3 for row in rows for end in ("p5", "p95") for value in row.band_usd.get(end, ())]
+        low, high = _room([0.0, *bands, *(value / 1e3 for row in rows for value in row.cumulative_usd)])
         axes.set_ylim(low, high)
         _end_labels(axes, ends)
 
-    return _figure("payback", f"Cumulative saving less spending: {said}.", draw, "Above zero the move has paid for itself.", height=3.2)
+    return _figure(
+        "payback",
+        f"Cumulative saving less spending: {said}.",
+        draw,
+        "Above zero the move has paid for itself. Line: likely case, without a second migration. Band: 90 % of the draws, with it.",
+        height=3.2,
+    )
 
 
 def settling(measurement: Optional[Measurement]) -> AnyFigure:

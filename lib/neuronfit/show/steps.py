@@ -11,7 +11,20 @@ from typing import Any, Optional, Union
 
 from neuronfit import stats
 from neuronfit.provenance import Quantity
-from neuronfit.record import Comparison, Compatibility, Compile, Cost, Measurement, Payback, Profile, TrialPlan, Utilization
+from neuronfit.record import (
+    Comparison,
+    Compatibility,
+    CompatibilityOfTarget,
+    Compile,
+    Cost,
+    Measurement,
+    OperatorUse,
+    Payback,
+    Profile,
+    Trial,
+    TrialPlan,
+    Utilization,
+)
 from neuronfit.show.headline import VERDICTS
 from neuronfit.show.table import Cell, Column, Note, Table, cell, number, plain, rows_of
 from neuronfit.show.wording import basis, missing, not_run, one_line, per_million, shape, software, source_text, words
@@ -35,6 +48,7 @@ __all__ = [
     "runs_table",
     "situations_table",
     "software_table",
+    "trial_table",
     "utilization_table",
     "weights_table",
 ]
@@ -117,7 +131,7 @@ def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
             Column("target", "name in the params file and instance type", words=True),
             Column("path", "the software that would run it", words=True),
             Column("supported", "what the vendor documents for this family and task", words=True),
-            Column("versions", "SDK, torch and Python of the path", words=True),
+            Column("versions", "SDK, torch, Python and transformers of the path, as its documents state them", words=True),
             Column("until", "end of support, where a date is documented", words=True),
             Column("needs / has", "memory the model needs, and what the accelerators of one instance have", "GiB"),
             Column("fits", "whether the former is below the latter", words=True),
@@ -128,11 +142,7 @@ def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
                 cell(entry.target, note=entry.instance_type, strong=True),
                 cell(entry.title, note=entry.status),
                 cell(answer[entry.supported][0], tone=answer[entry.supported][1]),
-                cell(
-                    ", ".join(
-                        f"{what} {version}" for what, version in (("SDK", entry.sdk), ("torch", entry.torch), ("Python", entry.python)) if version
-                    )
-                ),
+                cell(_versions(entry)),
                 cell(entry.until or "no date documented", note=f"as of {entry.as_of}" if entry.as_of else ""),
                 cell((entry.memory_needed, "memory_bytes"), (entry.memory_available, "memory_bytes")),
                 cell(
@@ -146,17 +156,16 @@ def paths_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
 
 
 def software_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
-    """How each candidate's software path is used, with which versions, and where the vendor's pages disagree."""
+    """The versions that one release lists together, traps, and where the vendor's pages disagree."""
     if compatibility is None:
         return not_run(None, 2)
-    rows = [entry for entry in compatibility.targets if entry.command or entry.packages or entry.contradictions]
+    rows = [entry for entry in compatibility.targets if entry.packages or entry.contradictions]
     if not rows:
-        return Note("The catalogue has no commands or versions for these software paths.")
+        return Note("The catalogue has no pinned versions for these software paths.")
     return Table(
         caption="Software of each path",
         columns=(
             Column("target", "name in the params file, and the path", words=True),
-            Column("command", "what compiles or serves the model there; capitals are placeholders", words=True, wide=True),
             Column("versions", "packages that one release lists together", words=True),
             Column("advice", "traps and what to pin", words=True, wide=True),
             Column("the pages disagree", "contradictions in the vendor's own documents", words=True, wide=True),
@@ -164,7 +173,6 @@ def software_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]
         rows=rows_of(
             (
                 cell(entry.target, note=entry.path, strong=True),
-                cell(entry.command) if entry.command else missing("no command is documented for this path"),
                 cell(", ".join(f"{name} {version}" for name, version in entry.packages.items()) or None),
                 cell(entry.advice),
                 cell(" ".join(entry.contradictions) or "no contradiction was seen"),
@@ -174,6 +182,13 @@ def software_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]
         key="software",
         record=compatibility.id,
     )
+
+
+def _versions(entry: CompatibilityOfTarget) -> str:
+    """What a path asks for; on a Neuron path a version that no document states is said to be not stated."""
+    stated = {"SDK": entry.sdk, "torch": entry.torch, "Python": entry.python, "transformers": entry.transformers}
+    always = ("torch", "Python", "transformers") if entry.sdk else ()
+    return ", ".join(f"{what} {version or 'not stated'}" for what, version in stated.items() if version or what in always)
 
 
 def fit_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
@@ -209,33 +224,48 @@ def fit_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
 
 
 def operators_table(compatibility: Optional[Compatibility]) -> Union[Table, Note]:
-    """Every operator of the exported graph with its documented status, the doubtful ones first."""
+    """Operators of the exported graph with their documented status: doubtful ones each, the others together by what is said of them."""
     if compatibility is None:
         return not_run(None, 2)
     if not compatibility.operators:
         return Note(f"No operators were listed: {compatibility.graph_how}.")
     order = ("unsupported", "restricted", "no_statement", "listed")
     tone = {"unsupported": "bad", "restricted": "wait", "no_statement": "", "listed": ""}
+    groups: dict[tuple[str, str], list[OperatorUse]] = {}
+    for entry in sorted(compatibility.operators, key=lambda entry: (order.index(entry.status), -entry.calls, entry.name)):
+        alone = entry.name if entry.status in ("unsupported", "restricted") else ""
+        groups.setdefault((entry.status, alone or entry.because), []).append(entry)
     return Table(
         caption="Operators of the graph",
         columns=(
-            Column("operator", "name in the exported graph", words=True),
-            Column("calls", "how often one forward pass calls it"),
+            Column(
+                "operators", "names in the exported graph; those of which the same is said share a row, the most called first", words=True, wide=True
+            ),
+            Column("calls", "how often one forward pass calls them"),
             Column("status", "what the vendor's lists say about it; silence is not support", words=True),
             Column("because", "the list and the entry", words=True, wide=True),
         ),
         rows=rows_of(
             (
-                cell(entry.name, strong=entry.status == "unsupported"),
-                cell(f"{entry.calls:,}"),
-                cell(words(entry.status), tone=tone[entry.status]),
-                cell(entry.because),
+                cell(
+                    ", ".join(_bare(entry.name) for entry in entries) if len(entries) > 1 else entries[0].name,
+                    note=f"{len(entries)} operators" if len(entries) > 1 else "",
+                    strong=status == "unsupported",
+                ),
+                cell(f"{sum(entry.calls for entry in entries):,}"),
+                cell(words(status), tone="" if "keeps the condition" in entries[0].because else tone[status]),
+                cell(entries[0].because),
             )
-            for entry in sorted(compatibility.operators, key=lambda entry: (order.index(entry.status), -entry.calls, entry.name))
+            for (status, _), entries in groups.items()
         ),
         footnote=f"How the operators were obtained: {compatibility.graph_how}.",
         key="operators",
     )
+
+
+def _bare(name: str) -> str:
+    """``aten.add.Tensor`` -> ``add.Tensor``; ``aten.relu.default`` -> ``relu``."""
+    return name.removeprefix("aten.").removesuffix(".default")
 
 
 def compile_table(compiled: Optional[Compile]) -> Union[Table, Note]:
@@ -456,7 +486,7 @@ def runs_table(measurement: Optional[Measurement]) -> Union[Table, Note]:
 
     rows = []
     for index, run in enumerate(measurement.runs, 1):
-        rate = len(run.values_s) * measurement.results_per_call / run.duration_s if measurement.results_per_call else None
+        rate = len(run.values_s) * measurement.results_per_call / run.duration_s if measurement.results_per_call and run.duration_s else None
         middle = stats.median(list(run.values_s)) if run.values_s else None
         rows.append(
             (
@@ -464,7 +494,7 @@ def runs_table(measurement: Optional[Measurement]) -> Union[Table, Note]:
                 cell(f"{len(run.warmup_s):,}"),
                 cell(f"{len(run.values_s):,}"),
                 cell(f"{len(run.errors):,}", note=run.errors[0] if run.errors else ""),
-                cell(f"{run.duration_s:,.2f}"),
+                cell(f"{run.duration_s:,.2f}" if run.duration_s else "not stated"),
                 cell((own(rate, "1/s", "results per call are not known"), "throughput_per_s")),
                 cell((own(middle, "s", "no timed call finished"), "latency_p50_s")),
             )
@@ -642,7 +672,6 @@ def plan_table(plan: Optional[TrialPlan]) -> Union[Table, Note]:
     rows += [(f"guardrail {index}", text) for index, text in enumerate(plan.guardrails, 1)]
     rows += [(f"rollback {index}", text) for index, text in enumerate(plan.rollback, 1)]
     rows += [(f"endpoint of {name}", url or "not declared yet") for name, url in plan.endpoints.items()]
-    rows += [("status", plan.status)]
     return Table(
         caption=f"Controlled test of {plan.candidate} against {plan.baseline}",
         columns=(
@@ -651,6 +680,38 @@ def plan_table(plan: Optional[TrialPlan]) -> Union[Table, Note]:
         ),
         rows=rows_of((cell(part, strong=True), cell(text)) for part, text in rows),
         key="plan",
+    )
+
+
+def trial_table(trial: Optional[Trial]) -> Union[Table, Note]:
+    """Every criterion of the controlled test, stage by stage."""
+    if trial is None:
+        return Note("The test has not been run: there is a plan and no answer yet.")
+    tones = {"passed": "good", "failed": "bad", "inconclusive": ""}
+    return Table(
+        caption=f"Controlled test of {trial.candidate} against {trial.baseline}: {trial.status}",
+        columns=(
+            Column("criterion", "as fixed in the plan", words=True),
+            Column("stage", "part of the test", words=True),
+            Column("outcome", "at the confidence of the plan, over all looks", words=True),
+            Column("value", "ratio candidate / baseline, or share of the requests"),
+            Column("requests", "answers on the smaller side"),
+            Column("because", "value and limit", words=True, wide=True),
+        ),
+        rows=rows_of(
+            (
+                cell(row.criterion.replace("_", " "), strong=True),
+                cell(row.stage),
+                cell(row.outcome, tone=tones[row.outcome]),
+                cell((row.value, "fraction" if row.value.unit == "fraction" else "ratio")),
+                cell(f"{row.count:,}"),
+                cell(row.because),
+            )
+            for row in trial.criteria
+        ),
+        footnote=" ".join(f"{stage.name}: {sum(stage.asked.values()):,} requests, {sum(stage.failed.values()):,} failed." for stage in trial.stages),
+        key="trial",
+        record=trial.id,
     )
 
 
