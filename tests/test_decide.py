@@ -5,10 +5,10 @@ import re
 
 import pytest
 from example_questions import NAMES, STEPS_WITHOUT_EXPORT, measured, question, stated, walk
-from neuronfit import compatibility, decide, model
+from neuronfit import check, compatibility, decide
 from neuronfit.decide import GATES, HEADLINES, deciding, verdict
-from neuronfit.provenance import Grade
-from neuronfit.record import Compile, CompileOfTarget, Gate, Measurement, Profile, TrialPlan
+from neuronfit.provenance import Grade, Measured
+from neuronfit.record import Compile, CompileOfTarget, Gate, Measurement, Profile, Trial, TrialPlan
 
 PASS, FAIL, OPEN = "pass", "fail", "open"
 STRONG, WEAK = (Grade.MEASURED, Grade.IMPORTED), (Grade.PUBLISHED, Grade.ESTIMATED)
@@ -226,8 +226,8 @@ def test_an_empty_dossier_asks_for_everything_and_claims_nothing(tmp_path):
 @pytest.fixture
 def no_export(monkeypatch):
     """Step 2 without its 4 s of torch.export: one operator that nothing is documented against."""
-    graph = model.Graph(exported={"aten.linear.default": 1}, decomposed={}, how="by hand", torch_version="0")
-    monkeypatch.setattr(compatibility, "_looked_at", lambda question: (graph, {}))
+    looked = check.ModuleCheck((), "torch.export by hand", True, {"aten.linear.default": 1}, "0")
+    monkeypatch.setattr(compatibility, "_looked_at", lambda question: (looked, {}))
 
 
 WITH_STEP_2 = (STEPS_WITHOUT_EXPORT[0], compatibility.check, *STEPS_WITHOUT_EXPORT[1:])
@@ -283,10 +283,27 @@ def on_both_sides(tmp_path, baseline, candidate, trial_status=None, **changes):
     asked.dossier.admit(measured(asked, "inf2", candidate))
     records = walk(asked)
     if trial_status:
-        held = records["trial_plan"].model_copy(update={"status": trial_status, "id": "", "created_utc": "2099-11-30T00:00:00.000000Z"})
-        records["trial_plan"] = asked.dossier.admit(TrialPlan.model_validate(held.model_dump(by_alias=True)))
+        asked.dossier.admit(verdict_of(asked, records["trial_plan"], trial_status))
         records["decision"] = decide.decide(asked)
     return asked, records["decision"]
+
+
+def verdict_of(asked, plan, status, /, **changed):
+    """What came of a test under ``plan``, by hand."""
+    given = {
+        "workload": asked.ref,
+        "source": Measured(host="bench", clock="time.perf_counter"),
+        "bottom_line": f"By hand, {status}.",
+        "plan": plan.id,
+        "candidate": plan.candidate,
+        "baseline": plan.baseline,
+        "status": status,
+        "valid": True,
+        "started_utc": "2026-11-30T12:00:00Z",
+        "log": "trial/x.jsonl",
+        "log_sha256": "0" * 64,
+    }
+    return Trial(**{**given, **changed})
 
 
 def status_of(decision):
@@ -300,7 +317,9 @@ def test_measured_everywhere_is_a_pilot_until_parity_and_trial(tmp_path, no_expo
     assert status_of(decision) == {**dict.fromkeys(GATES, PASS), "parity": OPEN, "trial": OPEN}
     assert decision.verdict == "pilot" and "It stops at the gate “parity”" in decision.sentence
     assert "On measured figures" in decision.sentence
-    assert decision.next_measurement.command == "neuronfit run params/bert-base-uncased.yaml --steps 8"
+    start = "neuronfit parity params/bert-base-uncased.yaml --target"
+    assert decision.next_measurement.command == f"{start} l4 --out l4.npz" and decision.next_measurement.host == "one g6.xlarge"
+    assert f"Then on an inf2.xlarge: {start} inf2 --reference l4.npz." in decision.next_measurement.why
 
 
 def test_the_sentence_names_the_gate_that_decided_not_an_open_one_before_it(tmp_path, no_export):
@@ -361,12 +380,19 @@ def test_a_p99_that_is_not_known_leaves_the_objective_open(tmp_path):
     assert gate.status == OPEN and "the latency p99 is not known" in gate.because
 
 
-@pytest.mark.parametrize(
-    "status, expected", [("passed", PASS), ("failed", FAIL), ("aborted", FAIL), ("running", OPEN), ("inconclusive", OPEN), ("planned", OPEN)]
-)
+@pytest.mark.parametrize("status, expected", [("passed", PASS), ("failed", FAIL), ("aborted", FAIL), ("inconclusive", OPEN), (None, OPEN)])
 def test_the_trial_gate_follows_the_trial(tmp_path, status, expected):
     _, decision = on_both_sides(tmp_path, [1000, 1001, 1002], [2000, 2001, 2002], trial_status=status)
-    assert status_of(decision)["trial"] == expected
+    gate = {gate.name: gate for gate in decision.gates}["trial"]
+    assert gate.status == expected and (gate.because == f"By hand, {status}.") == (status is not None)
+
+
+@pytest.mark.parametrize("changed", [{"plan": "0123456789abcdef"}, {"valid": False}], ids=str)
+def test_a_test_under_another_plan_opens_no_gate(tmp_path, changed):
+    asked, _ = on_both_sides(tmp_path, [1000, 1001, 1002], [2000, 2001, 2002])
+    asked.dossier.admit(verdict_of(asked, asked.dossier.latest(TrialPlan), "passed", **changed))
+    gate = {gate.name: gate for gate in decide.decide(asked).gates}["trial"]
+    assert gate.status == OPEN and "under another plan" in gate.because
 
 
 def test_a_passed_trial_of_another_candidate_opens_no_gate(tmp_path):

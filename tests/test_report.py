@@ -470,3 +470,8 @@ def test_many_candidates_and_long_names_render(tmp_path):
     page = Page(report.render(made))
     assert all(name in page.words for name in names)
     assert "to inf2.xlarge?" in page.words
+
+
+def test_a_params_file_is_no_dossier(tmp_path):
+    with pytest.raises(BadInput, match=r"this is a params file.*neuronfit report reports/t5-3b"):
+        report.write(Dossier("params/t5-3b.yaml"))

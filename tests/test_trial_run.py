@@ -46,6 +46,8 @@ class Service:
         self._ready.wait(10)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/moved":
+            return web.Response(status=302, headers={"Location": "/"})
         body = await request.json()
         self.seen.append(body["inputs"])
         if self.crash_after is not None and len(self.seen) > self.crash_after:
@@ -282,11 +284,11 @@ trial.run(this, resume={resume}, progress=False)
 """
 
 
-def test_killed_and_resumed_every_request_counts_once(tmp_path):
+def killed_and_resumed(tmp_path: Path, kills: int, seed: int = 3) -> Trial:
     """kill -9 at random moments; the resumed test has each request once and passes."""
     baseline, candidate = Service(), Service()
-    generator, resume = random.Random(3), False
-    for _ in range(3):
+    generator, resume = random.Random(seed), False
+    for _ in range(kills):
         program = KILLED.format(tests=str(Path(__file__).parent), folder=str(tmp_path), baseline=baseline.url, candidate=candidate.url, resume=resume)
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         this = asked(tmp_path, baseline.url, candidate.url)
@@ -306,6 +308,12 @@ def test_killed_and_resumed_every_request_counts_once(tmp_path):
     assert len(keys) == len(set(keys)) == 2 * 360 + 240
     assert {entry.n for entry in logged.of(0)} == set(range(360)) and {entry.n for entry in logged.of(1)} == set(range(240))
     assert record.status == "passed", record.bottom_line
+    return record
+
+
+def test_killed_and_resumed_every_request_counts_once(tmp_path):
+    """Three kills here, ten in benchmarks/trial_kills.py."""
+    assert killed_and_resumed(tmp_path, 3).repeated_requests == 0
 
 
 # -- parts ------------------------------------------------------------------------------------
@@ -381,3 +389,89 @@ def test_throughput_and_money_by_hand(tmp_path):
     priced = look_at(money.model_copy(update={"money_ratio": 0.6}), entries, True, [len(entries)], 1000, 0.025)
     assert priced.value == pytest.approx(0.6 / 0.9) and priced.outcome == "passed"
     assert look_at(money.model_copy(update={"money_ratio": None}), entries, True, [len(entries)], 1000, 0.025).outcome == "inconclusive"
+
+
+# -- how busy the candidate was ---------------------------------------------------------------
+
+
+def seen_busy(this, busy: float, start: str, seconds: float = 60.0, **interval: float) -> None:
+    from neuronfit.provenance import Grade, Imported, Quantity
+    from neuronfit.record import Monitor
+
+    this.dossier.admit(
+        Monitor(
+            workload=this.ref,
+            source=Imported(file="m.json", sha256="0" * 64),
+            bottom_line=f"{busy:.0%} busy.",
+            target="inf2",
+            format="neuron_monitor",
+            start_utc=start,
+            span=Quantity(value=seconds, unit="s", grade=Grade.IMPORTED),
+            samples=60,
+            busy_metric="neuroncore_utilization",
+            busy_mean=Quantity(value=busy, unit="fraction", grade=Grade.IMPORTED, **interval),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "busy, start, interval, outcome",
+    [
+        (0.60, "2026-11-30T12:00:30Z", {}, "passed"),
+        (0.95, "2026-11-30T12:00:30Z", {}, "failed"),
+        (0.84, "2026-11-30T12:00:30Z", {"low": 0.80, "high": 0.88}, "inconclusive"),
+        (0.60, "2026-11-30T12:05:00Z", {}, "inconclusive"),
+        (0.60, "2026-11-30T11:58:00Z", {}, "inconclusive"),
+        (0.60, "2026-11-30T11:59:30Z", {}, "passed"),
+    ],
+    ids=["idle enough", "too busy", "its interval holds the bound", "seen after the test", "seen before", "it overlaps the beginning"],
+)
+def test_utilization_is_what_a_monitor_saw_during_the_test(tmp_path, busy, start, interval, outcome):
+    """The test lasts from 12:00:00 to 12:02:00, the monitor 60 s from its start; at most 85 % is asked."""
+    from neuronfit.provenance import Measured
+    from neuronfit.trial.evaluate import settle
+
+    this = asked(tmp_path, "http://127.0.0.1:9", "http://127.0.0.1:8", criteria=[{"metric": "utilization"}])
+    plan = trial.plan(this)
+    log = Log(log_path(this, plan.id))
+    log.begin(plan.id, "2026-11-30T12:00:00Z")
+    for number in range(len(plan.stages)):
+        log.event("stage", stage=number, name="x")
+        log.event("stage_end", stage=number)
+    log.event("end", why="finished", utc="2026-11-30T12:02:00Z")
+    log.close()
+    seen_busy(this, busy, start, **interval)
+    record = settle(this, plan, logs.read(log.path), Measured(host="x", clock="time.perf_counter"), "trial/x.jsonl")
+    assert record.overall == {"utilization": outcome}
+    [row] = record.criteria
+    if "seen" in row.because or "no monitor" in row.because:
+        assert "neuronfit monitor FILE --for inf2" in row.because
+    else:
+        assert row.value.value == busy and "neuroncore_utilization" in row.because
+
+
+def test_a_stage_may_end_early_once_everything_has_passed(tmp_path):
+    """0.2 minutes are planned; a p50 that may be 90 % slower passes long before."""
+    baseline, candidate = Service(), Service()
+    early = {"may_pass_early": True, "stages": [{"name": "shadow", "duration_min": 0.2}], "detect": 1.8}
+    criteria = [{"metric": "latency_p50", "margin": 0.9}, {"metric": "error_rate", "bound": 0.3}]
+    this = asked(tmp_path, baseline.url, candidate.url, criteria=criteria, **early)
+    record = trial.run(this, progress=False)
+    assert record.status == "passed" and record.stages[0].duration_s < 9
+    [end] = logs.read(this.dossier.folder / record.log).event("stage_end")
+    assert end["early"] == "every criterion of the stage has passed"
+
+
+def test_a_candidate_that_gets_worse_within_a_stage_still_fails(tmp_path):
+    """Passed at an early look, twice as slow from the middle on: each end of the boundary holds by itself."""
+    from neuronfit.trial.evaluate import judge
+
+    plan = trial.plan(question(tmp_path, trial={"criteria": [{"metric": "latency_p50", "margin": 0.3}], "detect": 0.8}))
+    generator = random.Random(6)
+    base = [0.02 * generator.lognormvariate(0, 0.2) for _ in range(2000)]
+    pairs = [(value, value * (1.0 if n < 700 else 2.0)) for n, value in enumerate(base)]
+    entries = [entry for pair in zip(rows("baseline", [a for a, _ in pairs]), rows("candidate", [b for _, b in pairs])) for entry in pair]
+    one = judge(plan.criteria_fixed[0], True, 2000, 0.025)
+    outcomes = [one.take(entries, upto) for upto in range(200, 4001, 200)]
+    assert "passed" in outcomes and outcomes[-1] == "failed"
+    assert one.take(entries[:200]) == "failed", "and it stays so"

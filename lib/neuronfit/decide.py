@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
+from neuronfit import parity
 from neuronfit.compare import doubts, objective_checks
 from neuronfit.cost import Basis, Priced, leading, saving_fraction, speaks_against, usd_per_million
 from neuronfit.profile import describe
@@ -42,9 +43,11 @@ from neuronfit.record import (
     Payback,
     Profile,
     Severity,
+    Trial,
     TrialPlan,
     Utilization,
 )
+from neuronfit.targets import MEASURED_HERE, THIS_HOST
 from neuronfit.units import metric
 from neuronfit.utilization import headline
 
@@ -142,9 +145,11 @@ class _Evidence:
         self.utilization = dossier.latest(Utilization)
         self.cost = dossier.latest(Cost)
         self.payback = dossier.latest(Payback)
-        self.trial = dossier.latest(TrialPlan)
+        self.plan = dossier.latest(TrialPlan)
+        self.trial = dossier.latest(Trial)
         self.base = question.params.baseline
         self.name = leading(question)
+        self.parity = parity.latest(question, self.name)
         self.pairs = {entry.mode: entry for entry in self.comparison.pairs if entry.candidate == self.name} if self.comparison else {}
 
     # -- look-ups
@@ -221,7 +226,7 @@ class _Evidence:
                 status="open", because=row.memory_available.why or row.memory_needed.why or "memory is not known", record=self.compatibility.id
             )
         text = metric("memory_bytes").text
-        because = f"{text(row.memory_needed.value)} of {text(row.memory_available.value)} accelerator memory"
+        because = f"{text(row.memory_needed.value)} of {text(row.memory_available.value)} {'host' if self.question.target(self.name).path == 'cpu' else 'accelerator'} memory"
         return dict(status="pass" if row.fits else "fail", because=because, **says)
 
     def _compiles(self) -> dict:
@@ -230,6 +235,8 @@ class _Evidence:
         if built and built.status in ("compiled", "failed"):
             status = "pass" if built.status == "compiled" else "fail"
             return dict(status=status, because=built.because, grade=built.grade, record=built.record)
+        if built and built.status == "not_needed" and self.question.target(self.name).path == "cpu":
+            return dict(status="pass", because=built.because, grade=self.compile.grade, record=self.compile.id)
         if row is not None and row.supported is False:
             return dict(status="fail", because=f"{row.title}: {row.status}", grade=Grade.PUBLISHED, record=self.compatibility.id)
         blockers = self.blockers()
@@ -248,14 +255,24 @@ class _Evidence:
     def _comparable(self) -> dict:
         entry = self.pairs.get("matched") or self.pairs.get("best")
         if entry is None:
-            return _open("one side has no figure", self.comparison.id if self.comparison else None)
+            sides = (self.base.name, self.name)
+            invalid = any(row.valid is False for name in sides if self.figure(name) is None for row in self.question.dossier.measurements(name))
+            why = "one side was measured, and no measurement of it is VALID" if invalid else "one side has no figure"
+            return _open(why, self.comparison.id if self.comparison else None)
         if entry.verdict == "not_comparable":
             names = _listed([part.setting for part in entry.differences if part.matters])
             return dict(status="fail", because=f"{names} differ", grade=entry.throughput.grade, record=self.comparison.id)
         return dict(status="pass", because="taken alike", grade=entry.throughput.grade, record=self.comparison.id)
 
     def _parity(self) -> dict:
-        return _open("no outputs have been compared yet")
+        """Numerical parity alone (random weights) shows that the hardware computes right, not that the answers are as good."""
+        found = self.parity
+        if found is None:
+            return _open("no outputs have been compared yet")
+        says = dict(because=found.bottom_line.rstrip("."), grade=found.grade, record=found.id)
+        if found.verdict == "pass" and (found.level == "numerical" or found.grade.rank > Grade.IMPORTED.rank):
+            return dict(status="open", **says)
+        return dict(status={"pass": "pass", "fail": "fail"}.get(found.verdict, "open"), **says)
 
     def _objective(self) -> dict:
         figure, objective = self.figure(self.name), self.question.params.objective
@@ -289,7 +306,21 @@ class _Evidence:
         status = "pass" if least > margin else "fail" if most <= margin else "open"
         if status == "open":
             because += f"; the interval of the ratio leaves it open ({least:.0%} to {most:.0%} saved)"
-        return dict(status=status, because=because, grade=self.weakest_grade(), record=self.cost.id)
+        return dict(status=status, because=because + self._how_likely(), grade=self.weakest_grade(), record=self.cost.id)
+
+    def _how_likely(self) -> str:
+        """The probability that the candidate is the cheaper one, and the interval of the saving where it reaches from loss to gain."""
+        row = self.cost_of(self.name)
+        known = [
+            f"{'above 99%' if share > 0.99 else 'below 1%' if share < 0.01 else f'{share:.0%}'} {where}"
+            for where, found in (("at full load", row.probability_cheaper_full_load), ("at your traffic", row.probability_cheaper))
+            if found is not None and (share := found.value) is not None
+        ]
+        text = f"; probability that it is the cheaper one: {', '.join(known)}" if known else ""
+        saving, money = row.saving_per_month, metric("usd_per_month").text
+        if saving is not None and saving.low is not None and saving.low < 0 < saving.high:
+            text += f"; the saving may be anything from {money(saving.low)} to {money(saving.high)}"
+        return text
 
     def _savings_at_the_ends(self, savings: dict[str, float]) -> tuple[float, float]:
         """The least saving over all modes, at the unfavourable and at the favourable end of the ratio's interval."""
@@ -309,13 +340,16 @@ class _Evidence:
         return dict(status="fail", because=row.payback_month.why, grade=Grade.ESTIMATED, record=self.payback.id)
 
     def _trial(self) -> dict:
-        if self.trial is None:
+        if self.plan is None:
             return _open("step 8 has not been run")
-        if self.trial.candidate != self.name:
-            return _open(f"the plan is about {self.trial.candidate}, not about {self.name}", self.trial.id)
+        if self.plan.candidate != self.name:
+            return _open(f"the plan is about {self.plan.candidate}, not about {self.name}", self.plan.id)
+        if self.trial is None or self.trial.candidate != self.name:
+            return _open("planned, not run", self.plan.id)
+        if not self.trial.valid or self.trial.plan != self.plan.id:
+            return _open(f"the test was run under another plan ({self.trial.plan}) than the present one", self.trial.id)
         status = {"passed": "pass", "failed": "fail", "aborted": "fail"}.get(self.trial.status, "open")
-        because = "planned, not run" if self.trial.status == "planned" else self.trial.status
-        return dict(status=status, because=because, record=self.trial.id)
+        return dict(status=status, because=self.trial.bottom_line, grade=self.trial.grade, record=self.trial.id)
 
     # -- sentences
 
@@ -352,7 +386,12 @@ class _Evidence:
             unit = "tokens" if mine.result_unit == "token" else "requests"
             cost, grade = metric("usd_per_million").text(mine.full_load.value), mine.full_load.grade
             return f"A million {unit} would cost {cost} on {mine.instance_type} at full load ({grade}), but {theirs.instance_type} has no figure to set it against."
-        return f"{self.base.instance_type} and {self.question.target(self.name).instance_type} have no costs to set side by side yet."
+        base, candidate = self.base.instance_type, self.question.target(self.name).instance_type
+        if base == candidate:  # one type on two paths, or in two precisions
+            if base == THIS_HOST:
+                return f"{self.base.name} and {self.name} run on the machine at hand, which has no price: only speed and answers are compared."
+            base, candidate = f"{self.base.name} ({base})", f"{self.name} ({candidate})"
+        return f"{base} and {candidate} have no costs to set side by side yet."
 
     def _partner(self) -> Optional[Measurement]:
         """The baseline's figure that the leading candidate is set against."""
@@ -477,6 +516,18 @@ def _next_measurement(question: Question, evidence: _Evidence, gates: Sequence[G
         figure = evidence.figure(name)
         if figure is None or figure.grade.rank > Grade.IMPORTED.rank:
             return _measure(question, evidence, name)
+    parity_open = any(gate.name == "parity" and gate.status == "open" for gate in gates)
+    if answer == "pilot" and parity_open and question.target(evidence.name).path in MEASURED_HERE:
+        numerical = evidence.parity is not None and evidence.parity.level == "numerical"
+        why = "with real weights; so far they are random" if numerical else "on the same inputs and weights, before production is asked"
+        (place, first), *then = parity.steps(question, evidence.name)
+        then_say = "".join(f" Then {there}: {what}." for there, what in then)
+        return NextMeasurement(
+            target=evidence.name,
+            why=f"Both sides are measured. Compare their answers {why}.{then_say}",
+            command=first,
+            host="this host" if place == "here" else f"one {question.params.baseline.instance_type}",
+        )
     if answer in ("pilot", "migrate"):
         return NextMeasurement(
             target=evidence.name,
@@ -512,7 +563,7 @@ def _measure(question: Question, evidence: _Evidence, name: str) -> NextMeasurem
         target=name,
         why=why,
         command=f"neuronfit measure {question.command_name} --target {name}",
-        host=f"one {target.instance_type}",
+        host="this host" if target.instance_type == THIS_HOST else f"one {target.instance_type}",
         minutes=minutes,
         usd=usd,
     )
@@ -521,7 +572,7 @@ def _measure(question: Question, evidence: _Evidence, name: str) -> NextMeasurem
 def _findings(question: Question, evidence: _Evidence) -> list[Finding]:
     """Warnings and blockers of all steps about the leading pair, so that the first page has them."""
     shown = []
-    for record in (evidence.compatibility, evidence.comparison, evidence.cost):
+    for record in (evidence.compatibility, evidence.parity, evidence.comparison, evidence.cost):
         for finding in record.findings if record else ():
             about = finding.target in (None, evidence.name, evidence.base.name)
             if about and finding.severity in (Severity.BLOCKER, Severity.WARNING) and finding not in shown:

@@ -9,7 +9,7 @@ every text through autoescaping.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -29,10 +29,12 @@ from neuronfit.record import (
     Decision,
     Finding,
     Measurement,
+    Monitor,
     Payback,
     Profile,
     Record,
     Severity,
+    Trial,
     TrialPlan,
     Utilization,
 )
@@ -158,6 +160,13 @@ class _ReadOnce(Dossier):
 def _profile(dossier: Dossier) -> Profile:
     """The newest workload profile, without which there is no question to report on."""
     name = dossier.folder.name
+    if dossier.folder.suffix in (".yaml", ".yml"):
+        raise BadInput(
+            "a report is made from a dossier, this is a params file",
+            str(dossier.folder),
+            allowed="a folder",
+            next=f"neuronfit report reports/{dossier.folder.stem}",
+        )
     if not dossier.folder.is_dir():
         parent = dossier.folder.parent
         beside = [entry.name for entry in sorted(parent.iterdir()) if entry.is_dir()] if parent.is_dir() else []
@@ -194,7 +203,7 @@ def _about_figures(dossier: Dossier, known: Iterable[Finding]) -> list[Finding]:
     serious = (Severity.BLOCKER, Severity.WARNING)
     return [
         finding
-        for entry in dossier.measurements()
+        for entry in (*dossier.parities(), *dossier.measurements())
         for finding in entry.findings
         if finding.severity in serious and (finding.code, finding.because) not in said
     ]
@@ -262,6 +271,11 @@ def _speed(figure: Optional[Measurement]) -> dict[str, Any]:
     }
 
 
+def _p99_bound(profile: Optional[Profile]) -> Optional[float]:
+    """The bound on p99 latency, ms."""
+    return (profile.question.get("objective") or {}).get("latency_p99_ms") if profile else None
+
+
 def _busy(load: Optional[Utilization], name: str) -> dict[str, Any]:
     row = next((row for row in load.targets if row.target == name), None) if load else None
     if row is None:
@@ -317,7 +331,7 @@ def _json(content: Mapping[str, Any]) -> str:
 class _Item:
     """One piece of a step's evidence; ``fold`` is the summary it hides behind, if it does."""
 
-    thing: Union[Table, Figure, Note]
+    thing: Union[Table, Figure, show.Listing, Note]
     fold: str = ""
 
 
@@ -339,17 +353,39 @@ def _shown_step(step: Mapping[str, Any], evidence: list[_Item]) -> dict[str, Any
     }
 
 
+def _plans(dossier: Dossier) -> list[Optional[TrialPlan]]:
+    """The present plan; and, where the test was run under another one, that one too, so that both can be read."""
+    present, trial = dossier.latest(TrialPlan), dossier.latest(Trial)
+    if trial is None or present is None or trial.plan == present.id:
+        return [present]
+    earlier = next((entry for entry in dossier if isinstance(entry, TrialPlan) and entry.id == trial.plan), None)
+    return [present, *([earlier] if earlier else [])]
+
+
 def _of_benchmark(dossier: Dossier) -> list[_Item]:
     comparison, figures = dossier.latest(Comparison), dossier.measurements()
     measured = [entry for entry in figures if entry.runs]
-    items = [
+    items = []
+    for entry in dossier.parities():
+        items += [_Item(show.parity_table(entry)), _Item(show.parity_sides_table(entry), "What the outputs were computed with")]
+    items += [
         _Item(show.pairs_table(comparison)),
         _Item(show.batch_latency_curves(figures)),
         _Item(show.differences_table(comparison), "Settings that differ" if comparison and comparison.pairs else ""),
         _Item(show.measurements_table(figures), f"All figures in the dossier ({len(figures)})"),
+        *([_Item(show.protocol_table(measured), "How it was measured")] if any(entry.taken for entry in measured) else []),
     ]
     for entry in _one_for_each_target(measured):
         items += [_Item(show.settling(entry), f"Single calls of {entry.target}"), _Item(show.runs_table(entry), f"Runs of {entry.target}")]
+    return items
+
+
+def _of_workload(dossier: Dossier) -> list[_Item]:
+    """Situations, size, request, and the recorded traffic where there is some."""
+    profile = dossier.latest(Profile)
+    items = [_Item(show.situations_table(profile)), _Item(show.weights_table(profile)), _Item(show.request_table(profile))]
+    if profile is not None and profile.trace is not None:
+        items += [_Item(show.trace_table(profile), "Recorded traffic"), _Item(show.week_load(profile)), _Item(show.length_distribution(profile))]
     return items
 
 
@@ -373,36 +409,76 @@ def _one_for_each_target(measured: list[Measurement]) -> list[Measurement]:
     return list({entry.target: entry for entry in measured}.values())
 
 
+def _of_monitors(seen: list[Monitor], modelled: Optional[Utilization]) -> list[_Item]:
+    """What monitors saw, where there is any, beside what is modelled."""
+    if not seen:
+        return []
+    return [_Item(show.busyness_table(modelled)), _Item(show.monitor_bars(seen)), _Item(show.monitor_table(seen), "Busyness that was observed")]
+
+
 _EVIDENCE = {
-    1: lambda dossier: [
-        _Item(show.situations_table(dossier.latest(Profile))),
-        _Item(show.weights_table(dossier.latest(Profile))),
-        _Item(show.request_table(dossier.latest(Profile))),
-    ],
+    1: _of_workload,
     2: lambda dossier: [
         _Item(show.paths_table(dossier.latest(Compatibility))),
         _Item(show.fit_table(dossier.latest(Compatibility))),
-        _Item(show.software_table(dossier.latest(Compatibility)), "Commands, versions and contradictions"),
+        _Item(show.commands(dossier.latest(Compatibility)), "What to type for this workload"),
+        _Item(
+            show.memory_table(dossier.latest(Compatibility), dossier.latest(Compile), dossier.measurements()),
+            "The memory estimate beside measurements",
+        ),
+        _Item(show.software_table(dossier.latest(Compatibility)), "Versions and contradictions"),
         _Item(show.operators_table(dossier.latest(Compatibility)), "Operators of the graph"),
     ],
     3: _of_compile,
     4: _of_benchmark,
     5: lambda dossier: [
+        _Item(show.week_of_demand(dossier.latest(Utilization))),
+        _Item(show.options_bars(dossier.latest(Utilization))),
+        _Item(show.latency_under_load(dossier.latest(Utilization), _p99_bound(dossier.latest(Profile)))),
+        _Item(show.scaling_table(dossier.latest(Utilization))),
+        _Item(show.sizes_table(dossier.latest(Utilization)), "Smaller, or shared"),
+        _Item(show.break_even_curve(dossier.latest(Utilization)), "Break-even by load"),
         _Item(show.busy_bars(dossier.latest(Utilization))),
         _Item(show.hourly_load(dossier.latest(Profile), dossier.latest(Utilization))),
         _Item(show.utilization_table(dossier.latest(Utilization))),
+        *_of_monitors(dossier.monitors(), dossier.latest(Utilization)),
     ],
     6: lambda dossier: [
         _Item(show.cost_bars(dossier.latest(Cost))),
         _Item(show.cost_table(dossier.latest(Cost))),
+        *([_Item(show.training_table(dossier.latest(Cost)), "One training run")] if _trains(dossier) else []),
+        _Item(show.doubt_table(dossier.latest(Cost)), "How sure is it?"),
+        _Item(show.cost_tornado(dossier.latest(Cost))),
+        _Item(show.units_table(dossier.latest(Cost)), "By what is counted"),
         _Item(show.bases_table(dossier.latest(Cost)), "Other purchase options"),
+        _Item(show.deployments_table(dossier), "Where it runs"),
+        _Item(show.claims_table(dossier), "Claims in circulation"),
+        *([_Item(table, "Lower cost to train, recomputed")] if (table := show.recomputed_table(dossier)) else []),
     ],
     7: lambda dossier: [
         _Item(show.payback_curve(dossier.latest(Payback))),
         _Item(show.payback_table(dossier.latest(Payback))),
+        _Item(show.paid_back_by(dossier.latest(Payback)), "When it is paid back"),
+        *(_Item(show.tasks_table(dossier.latest(Payback), row.target), f"Work: {row.target}") for row in _paid(dossier)),
     ],
-    8: lambda dossier: [_Item(show.plan_table(dossier.latest(TrialPlan)))],
+    8: lambda dossier: [
+        _Item(show.trial_table(dossier.latest(Trial))),
+        _Item(show.trial_figure(dossier), "Look by look"),
+        _Item(show.monday_table(dossier, "PARAMS"), "On Monday morning"),
+        _Item(show.stages_table(dossier.latest(TrialPlan)), "Stages"),
+        *(_Item(show.plan_table(one)) for one in _plans(dossier)),
+    ],
 }
+
+
+def _trains(dossier: Dossier) -> bool:
+    cost = dossier.latest(Cost)
+    return cost is not None and any(row.training is not None for row in cost.targets)
+
+
+def _paid(dossier: Dossier) -> Sequence[Any]:
+    payback = dossier.latest(Payback)
+    return payback.targets if payback is not None else ()
 
 
 def _html(thing: Union[Table, Figure, Note], anchors: set[str]) -> Any:
@@ -444,8 +520,11 @@ def _next_price(decision: Optional[Decision]) -> Any:
 def _title(profile: Profile) -> str:
     question = profile.question
     candidates = list(dict.fromkeys(target.get("instance_type", target["name"]) for target in question["candidates"]))
+    today = question["baseline"].get("instance_type", "its GPU")
+    if today in candidates:  # one type on two paths, or in two precisions
+        today, candidates = question["baseline"]["name"], [target["name"] for target in question["candidates"]]
     choice = candidates[0] if len(candidates) == 1 else f"{', '.join(candidates[:-1])} or {candidates[-1]}"
-    return f"Should {profile.workload.name} move from {question['baseline'].get('instance_type', 'its GPU')} to {choice}?"
+    return f"Should {profile.workload.name} move from {today} to {choice}?"
 
 
 def _details(profile: Profile) -> list[str]:

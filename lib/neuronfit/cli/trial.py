@@ -16,7 +16,8 @@ STATUS = {"passed": 0, "failed": 1, "aborted": 1, "inconclusive": 3}
 
 
 @group.command(
-    epilog="\b\nExamples:\n  neuronfit trial params/x.yaml\n  neuronfit trial params/x.yaml --resume\n  neuronfit trial params/x.yaml --handover handover/"
+    epilog="\b\nExamples:\n  neuronfit trial params/x.yaml\n  neuronfit trial params/x.yaml --resume\n  neuronfit trial params/x.yaml --handover handover/\n"
+    "  neuronfit trial params/x.yaml --log baseline=a.csv --log candidate=b.csv"
 )
 @click.argument("params", type=params_path)
 @click.option("--resume", is_flag=True, help="Go on with a test that was interrupted; every request counts once.")
@@ -25,9 +26,23 @@ STATUS = {"passed": 0, "failed": 1, "aborted": 1, "inconclusive": 3}
 @click.option(
     "--handover", type=params_path, metavar="DIR", help="Write the plan for SageMaker, a load balancer, EKS and AWS Batch, and send nothing."
 )
+@click.option("--log", "logs", multiple=True, metavar="[SIDE=]FILE", help="Judge a test that ran elsewhere by its log; once, or once a side.")
+@click.option("--side", "sides", multiple=True, metavar="SIDE=WORD", help="What that log calls baseline or candidate.")
+@click.option("--stage", help="The stage of the plan that the log is of; default: the one that fits.")
 @reports_option
 @as_json_option
-def trial(params: Path, resume: bool, fresh: bool, plan_only: bool, handover: Optional[Path], reports: Optional[Path], as_json: bool) -> int:
+def trial(
+    params: Path,
+    resume: bool,
+    fresh: bool,
+    plan_only: bool,
+    handover: Optional[Path],
+    logs: tuple[str, ...],
+    sides: tuple[str, ...],
+    stage: Optional[str],
+    reports: Optional[Path],
+    as_json: bool,
+) -> int:
     """Run the controlled production test that the params file plans.
 
     Rehearses the way back, sends traffic to both endpoints stage by stage, and goes back to the baseline when a
@@ -52,7 +67,14 @@ def trial(params: Path, resume: bool, fresh: bool, plan_only: bool, handover: Op
             for text in (*plan.criteria, *plan.guardrails):
                 click.echo(f"  {text}")
         return 0
-    found = test.run(question, resume=resume, fresh=fresh, tell=lambda line: click.echo(f"  {line}", err=True))
+    if logs:
+        from neuronfit.adopt.trial_logs import adopt_trial
+
+        files = [(side, Path(name)) for side, name in (_parted(text) for text in logs)]
+        words = {word: side for side, word in (_parted(text, needed=True) for text in sides)}
+        found = adopt_trial(question, files, words, stage)
+    else:
+        found = test.run(question, resume=resume, fresh=fresh, tell=lambda line: click.echo(f"  {line}", err=True))
     if as_json:
         print_json(found.content() | {"id": found.id})
     else:
@@ -64,6 +86,16 @@ def trial(params: Path, resume: bool, fresh: bool, plan_only: bool, handover: Op
                 click.echo(f"  {finding.severity}: {finding.code}: {finding.because} | next: {finding.next}")
         click.echo(f"  log: {shown(question.dossier.folder / found.log)}   next: neuronfit run {question.command_name} --steps 8")
     return STATUS[found.status] if found.valid else 1
+
+
+def _parted(text: str, needed: bool = False) -> tuple[Optional[str], str]:
+    """``candidate=FILE`` -> (candidate, FILE); a name alone has no side."""
+    side, found, rest = text.partition("=")
+    if found and side in ("baseline", "candidate"):
+        return side, rest
+    if needed:
+        raise BadInput("--side", text, allowed="baseline=WORD or candidate=WORD, with the word that the log uses")
+    return None, text
 
 
 def _hand_over(question: object, plan: object, folder: Path) -> None:

@@ -19,6 +19,7 @@ from neuronfit.record import (
     Cost,
     Measurement,
     OperatorUse,
+    Pair,
     Payback,
     Profile,
     Trial,
@@ -436,11 +437,19 @@ def pairs_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
             for pair in comparison.pairs
         ),
         footnote=" ".join(
-            [*(pair.sentence for pair in comparison.pairs), f"Margin {comparison.margin * 100:g}%, confidence {comparison.confidence * 100:g}%."]
+            [*dict.fromkeys(pair.sentence for pair in comparison.pairs), f"Margin {comparison.margin * 100:g}%, confidence {comparison.confidence * 100:g}%."]
         ),
         record=comparison.id,
         key="pairs",
     )
+
+
+def _each_once(pairs: Sequence[Pair]) -> list[tuple[Pair, str]]:
+    """Pairs with their modes; matched and best may be the same two figures, which are shown once."""
+    found: dict[tuple[str, str, str], tuple[Pair, list[str]]] = {}
+    for pair in pairs:
+        found.setdefault((pair.candidate, pair.baseline_record, pair.candidate_record), (pair, []))[1].append(pair.mode)
+    return [(pair, " and ".join(modes)) for pair, modes in found.values()]
 
 
 def differences_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
@@ -449,13 +458,13 @@ def differences_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
         return not_run(None, 4)
     rows = [
         (
-            cell(pair.candidate, note=pair.mode, strong=True),
+            cell(pair.candidate, note=modes, strong=True),
             cell(words(entry.setting)),
             cell(entry.baseline),
             cell(entry.candidate),
             cell("forbids it" if entry.matters else "shown only", tone="bad" if entry.matters else ""),
         )
-        for pair in comparison.pairs
+        for pair, modes in _each_once(comparison.pairs)
         for entry in sorted(pair.differences, key=lambda entry: not entry.matters)
     ]
     if not rows:

@@ -9,17 +9,21 @@ in which a criterion is looked at.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
+from datetime import datetime, timedelta, timezone
+from typing import Any, Optional
+
+import numpy as np
 
 from neuronfit import sequential
 from neuronfit.provenance import Grade, Quantity, Source, absent
 from neuronfit.question import Question
-from neuronfit.record import CriterionResult, Finding, Severity, StageResult, Trial, TrialCriterion, TrialPlan
+from neuronfit.record import CriterionResult, Finding, Monitor, Severity, StageResult, Trial, TrialCriterion, TrialPlan
 from neuronfit.trial.log import Entry, Logged
 
-__all__ = ["Look", "breach", "evaluate", "look_at", "settle"]
+__all__ = ["Guard", "Judge", "Look", "breach", "evaluate", "history", "judges", "look_at", "settle"]
 
 GUARD_ALPHA = 0.001
 """Chance that a guardrail acts without cause, over the whole stage: it stops a test, so it is small."""
@@ -38,71 +42,105 @@ class Look:
     low: Optional[float] = None
     high: Optional[float] = None
     count: int = 0
+    z: Optional[float] = None
+    """of a ratio: how far it lies above what is allowed, in standard errors"""
+    edge: Optional[float] = None
+    """the boundary of this look: failed above it, passed below minus it"""
 
 
 # -- one criterion in one stage ---------------------------------------------------------------
 
 
-def values_of(entries: Sequence[Entry], arm: str, metric: str) -> dict[int, float]:
-    """Request number -> seconds, of one side, for ``latency``, ``ttft`` or ``tpot``."""
-    name = f"{metric}_s"
-    return {entry.n: value for entry in entries if entry.arm == arm and (value := getattr(entry, name)) is not None}
+class Judge:
+    """One criterion in one stage, looked at after more and more requests.
 
-
-def look_at(criterion: TrialCriterion, entries: Sequence[Entry], paired: bool, looks: Sequence[int], planned: int, alpha: float) -> Look:
-    """Judge one criterion on the requests of a stage.
-
-    ``looks`` are the numbers of entries after which it was looked at, ascending; ``planned`` the requests per
-    side of a whole stage, against which a look's share of the information is measured.
+    ``planned`` are the requests per side of a whole stage, against which a look's share of the information is measured;
+    ``alpha`` the chance of a false alarm of each end over all looks. Each entry is read once, so a look costs what is new.
+    Once ``failed`` it stays so: the test ends there. ``passed`` stands as long as it has not failed: each end of a boundary
+    holds over all looks by itself.
     """
-    kind = criterion.metric.partition("_")[0]
-    if kind in ("latency", "ttft", "tpot"):
-        judge = _ratio if criterion.compare == "baseline" else _bound
-        return judge(criterion, entries, paired, looks, planned, alpha)
-    if criterion.metric == "error_rate":
-        mine = [entry for entry in entries if entry.arm == "candidate"]
-        failed = sum(entry.error is not None for entry in mine)
-        return _share(failed, len(mine), criterion.bound, alpha, "of the candidate's requests failed", most=True)
-    if criterion.metric == "agreement":
-        told = [entry.agree for entry in entries if entry.agree is not None]
-        return _share(sum(told), len(told), criterion.bound, alpha, "of the paired answers agree", most=False)
-    return _fleet(criterion, entries, alpha)
+
+    def __init__(self, criterion: TrialCriterion, paired: bool, planned: int, alpha: float):
+        self.criterion, self.paired, self.planned, self.alpha = criterion, paired, planned, alpha
+        self.metric, _, self.quantile = criterion.metric.partition("_")
+        self.outcome = "inconclusive"
+        self._read = 0
+
+    def take(self, entries: Sequence[Entry], upto: Optional[int] = None) -> str:
+        """Look after the first ``upto`` entries (all of them by default); returns the outcome."""
+        upto = len(entries) if upto is None else upto
+        if self.outcome != "failed":
+            for entry in entries[self._read : upto]:
+                self._add(entry)
+            self._read = max(self._read, upto)
+            self._look()
+        return self.outcome
+
+    @property
+    def found(self) -> Look:
+        """How it stands after the last look, with its interval."""
+        raise NotImplementedError
+
+    def _add(self, entry: Entry) -> None:
+        raise NotImplementedError
+
+    def _look(self) -> None:
+        self.outcome = self.found.outcome
 
 
-def _ratio(criterion: TrialCriterion, entries: Sequence[Entry], paired: bool, looks: Sequence[int], planned: int, alpha: float) -> Look:
+class _Ratio(Judge):
     """Candidate's quantile over the baseline's, with the boundary of every look so far."""
-    metric, _, name = criterion.metric.partition("_")
-    q, limit = QUANTILES[name], 1 + criterion.margin if criterion.kind == "non_inferior" else 1.0
-    boundary, last, seen = sequential.Boundary(alpha), None, 0.0
-    for upto in looks:
-        part = entries[:upto]
-        mine, theirs = values_of(part, "candidate", metric), values_of(part, "baseline", metric)
-        if paired:
-            both = sorted(mine.keys() & theirs.keys())
-            sides = [[mine[n] for n in both], [theirs[n] for n in both]]
-        else:
-            sides = [list(mine.values()), list(theirs.values())]
-        count = min(len(sides[0]), len(sides[1]))
-        if not count:
-            continue
-        ratio = sequential.QuantileRatio(*sides, q, paired=paired)
-        share = min(_information(len(sides[0]), len(sides[1])) / max(planned, 1), 1.0)
-        if not ratio.enough or share <= seen:
-            continue
-        seen = share
-        edge, z = boundary.at(share), ratio.z_above(limit)
-        last = (ratio, edge, z, count)
-        if abs(z) > edge:
-            break
-    if last is None:
-        needed = math.ceil(sequential.LEAST_TAIL / min(q, 1 - q))
-        have = min(len(values_of(entries, arm, metric)) for arm in ("candidate", "baseline"))
-        return Look("inconclusive", f"{have} answers on the smaller side; {criterion.metric} is looked at from {needed} on", count=have)
-    ratio, edge, z, count = last
-    low, high = ratio.interval(edge)
-    ends = f"{low:.3f} to {high:.3f}" if low > 0 and math.isfinite(high) else "too uneven to bound"
-    said = f"{criterion.metric} is {ratio.estimate:.3f} x the baseline's ({ends}), {limit:g} is allowed"
-    return Look("failed" if z > edge else "passed" if z < -edge else "inconclusive", said, ratio.estimate, low, high, count)
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.limit = 1 + self.criterion.margin if self.criterion.kind == "non_inferior" else 1.0
+        self._values = {"candidate": array("d"), "baseline": array("d")}
+        self._single: dict[int, tuple[str, float]] = {}
+        self._boundary, self._seen = sequential.Boundary(self.alpha), 0.0
+        self._last: Optional[tuple[sequential.QuantileRatio, float, float, int]] = None
+
+    def _add(self, entry: Entry) -> None:
+        value = getattr(entry, f"{self.metric}_s")
+        if value is None:
+            return
+        if not self.paired:
+            self._values[entry.arm].append(value)
+            return
+        other = self._single.pop(entry.n, None)
+        if other is None or other[0] == entry.arm:
+            self._single[entry.n] = (entry.arm, value)
+            return
+        self._values[entry.arm].append(value)
+        self._values[other[0]].append(other[1])
+
+    def _look(self) -> None:
+        mine, theirs = (np.array(self._values[arm]) for arm in ("candidate", "baseline"))
+        if not min(len(mine), len(theirs)):
+            return
+        ratio = sequential.QuantileRatio(mine, theirs, QUANTILES[self.quantile], paired=self.paired)
+        share = min(_information(len(mine), len(theirs)) / max(self.planned, 1), 1.0)
+        if not ratio.enough or share <= self._seen:
+            return
+        self._seen = share
+        edge, z = self._boundary.at(share), ratio.z_above(self.limit)
+        self._last = (ratio, edge, z, min(len(mine), len(theirs)))
+        if z > edge:
+            self.outcome = "failed"
+        elif z < -edge:
+            self.outcome = "passed"
+
+    @property
+    def found(self) -> Look:
+        name = self.criterion.name
+        if self._last is None:
+            q = QUANTILES[self.quantile]
+            have, needed = min(map(len, self._values.values())), math.ceil(sequential.LEAST_TAIL / min(q, 1 - q))
+            return Look("inconclusive", f"{name}: {have} answers on the smaller side, it is looked at from {needed} on", count=have)
+        ratio, edge, z, count = self._last
+        low, high = ratio.interval(edge)
+        ends = f"{low:.3f} to {high:.3f}" if low > 0 and math.isfinite(high) else "too uneven to bound"
+        said = f"{name} is {ratio.estimate:.3f} x the baseline's ({ends}), {self.limit:g} is allowed"
+        return Look(self.outcome, said, ratio.estimate, low, high, count, z, edge)
 
 
 def _information(mine: int, theirs: int) -> float:
@@ -110,110 +148,248 @@ def _information(mine: int, theirs: int) -> float:
     return 2 * mine * theirs / (mine + theirs)
 
 
-def _bound(criterion: TrialCriterion, entries: Sequence[Entry], paired: bool, looks: Sequence[int], planned: int, alpha: float) -> Look:
-    """A quantile against a fixed bound: at most 1 - q of the requests may lie beyond it; a failed request lies beyond."""
-    metric, _, name = criterion.metric.partition("_")
-    mine = [entry for entry in entries if entry.arm == "candidate"]
-    beyond = sum((value := getattr(entry, f"{metric}_s")) is None or value > criterion.bound for entry in mine)
-    return _share(
-        beyond, len(mine), 1 - QUANTILES[name], alpha, f"of the candidate's requests took longer than {criterion.bound * 1e3:g} ms", most=True
-    )
+class _Share(Judge):
+    """A share of requests against a fixed bound: errors, answers that agree, or requests beyond a bound on latency.
+
+    At most 1 - q of the requests may lie beyond the bound of a quantile; a failed request lies beyond.
+    """
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.happened = self.of = 0
+        bound = self.criterion.bound
+        self.bound = 1 - QUANTILES[self.quantile] if self.quantile in QUANTILES else bound
+        self.what = {
+            "error_rate": "of the candidate's requests failed",
+            "agreement": "of the paired answers agree",
+        }.get(self.criterion.metric, f"of the candidate's requests took longer than {bound * 1e3:g} ms")
+
+    def _add(self, entry: Entry) -> None:
+        if self.criterion.metric == "agreement":
+            if entry.agree is not None:
+                self.of, self.happened = self.of + 1, self.happened + entry.agree
+        elif entry.arm == "candidate":
+            self.of += 1
+            if self.criterion.metric == "error_rate":
+                self.happened += entry.error is not None
+            else:
+                value = getattr(entry, f"{self.metric}_s")
+                self.happened += value is None or value > self.criterion.bound
+
+    @property
+    def found(self) -> Look:
+        return share_of(self.criterion.name, self.happened, self.of, self.bound, self.alpha, self.what, most=self.criterion.metric != "agreement")
 
 
-def _share(happened: int, of: int, bound: float, alpha: float, what: str, *, most: bool) -> Look:
+def share_of(name: str, happened: int, of: int, bound: float, alpha: float, what: str, *, most: bool) -> Look:
+    """A share against its bound: at ``most`` it, or at least. The bounds hold over all looks."""
     low, high = sequential.share_bounds(happened, of, alpha, expected=min(max(bound, 0.001), 0.999))
     if not of:
-        return Look("inconclusive", f"no request yet: {what}")
+        return Look("inconclusive", f"{name}: no request yet of which it can be said that it is one {what}")
     good, bad = (high <= bound, low > bound) if most else (low >= bound, high < bound)
-    said = f"{happened} of {of} ({happened / of:.3%}; {low:.3%} to {high:.3%}) {what}, {'at most' if most else 'at least'} {bound:.3%} is asked"
+    seen = f"{name}: {happened} of {of} ({happened / of:.3%}; {low:.3%} to {high:.3%}) {what}"
+    said = f"{seen}, {'at most' if most else 'at least'} {bound:.3%} is asked"
     return Look("passed" if good else "failed" if bad else "inconclusive", said, happened / of, low, high, of)
 
 
-def _fleet(criterion: TrialCriterion, entries: Sequence[Entry], alpha: float) -> Look:
+class _Fleet(Judge):
     """``throughput`` and ``cost_per_result``: useful answers of both sides, which were asked the same number of times.
 
     Ratio of the shares answered, and of the money of both fleets over it; bounds from both shares at half of
     ``alpha`` each, so that both hold together (Bonferroni).
     """
-    shares = []
-    for arm in ("candidate", "baseline"):
-        mine = [entry for entry in entries if entry.arm == arm]
-        good = sum(entry.latency_s is not None for entry in mine)
-        if not good:
-            return Look("inconclusive", f"no answer of the {arm} yet", count=len(mine))
-        shares.append((good / len(mine), *sequential.share_bounds(good, len(mine), alpha / 2, expected=0.999), len(mine)))
-    (mine, my_low, my_high, count), (theirs, their_low, their_high, _) = shares
-    value, low, high = mine / theirs, my_low / their_high, my_high / their_low
-    if criterion.metric == "throughput":
-        limit = 1 - criterion.margin if criterion.kind == "non_inferior" else 1.0
-        outcome = "passed" if low >= limit else "failed" if high < limit else "inconclusive"
-        return Look(outcome, f"answers are {value:.3f} x the baseline's ({low:.3f} to {high:.3f}), {limit:g} is asked", value, low, high, count)
-    if criterion.money_ratio is None:
-        return Look("inconclusive", "the prices of both sides are not known; run step 6 first", count=count)
-    value, low, high = criterion.money_ratio / value, criterion.money_ratio / high, criterion.money_ratio / low
-    limit = 1 + criterion.margin if criterion.kind == "non_inferior" else 1.0
-    outcome = "passed" if high <= limit else "failed" if low > limit else "inconclusive"
-    return Look(outcome, f"a result costs {value:.3f} x the baseline's ({low:.3f} to {high:.3f}), {limit:g} is allowed", value, low, high, count)
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.asked, self.good = {"candidate": 0, "baseline": 0}, {"candidate": 0, "baseline": 0}
+
+    def _add(self, entry: Entry) -> None:
+        self.asked[entry.arm] += 1
+        self.good[entry.arm] += entry.latency_s is not None
+
+    @property
+    def found(self) -> Look:
+        criterion, shares, count = self.criterion, [], min(self.asked.values())
+        for arm in ("candidate", "baseline"):
+            if not self.good[arm]:
+                return Look("inconclusive", f"{criterion.name}: no answer of the {arm} yet", count=count)
+            bounds = sequential.share_bounds(self.good[arm], self.asked[arm], self.alpha / 2, expected=0.999)
+            shares.append((self.good[arm] / self.asked[arm], *bounds))
+        (mine, my_low, my_high), (theirs, their_low, their_high) = shares
+        value, low, high = mine / theirs, my_low / their_high, my_high / max(their_low, 1e-12)
+        worse = criterion.margin if criterion.kind == "non_inferior" else 0.0
+        if criterion.metric == "throughput":
+            outcome = "passed" if low >= 1 - worse else "failed" if high < 1 - worse else "inconclusive"
+            said = f"{criterion.name}: answers are {value:.3f} x the baseline's ({low:.3f} to {high:.3f}), {1 - worse:g} is asked"
+            return Look(outcome, said, value, low, high, count)
+        money = criterion.money_ratio
+        if money is None:
+            return Look("inconclusive", f"{criterion.name}: the prices of both sides are not known; run step 6 first", count=count)
+        value, low, high = money / value, money / high, money / max(low, 1e-12)
+        outcome = "passed" if high <= 1 + worse else "failed" if low > 1 + worse else "inconclusive"
+        said = f"{criterion.name}: a result costs {value:.3f} x the baseline's ({low:.3f} to {high:.3f}), {1 + worse:g} is allowed"
+        return Look(outcome, said, value, low, high, count)
+
+
+def judge(criterion: TrialCriterion, paired: bool, planned: int, alpha: float) -> Judge:
+    """The judge of a criterion. ``utilization`` has none: no request says it (:func:`busyness`)."""
+    if criterion.metric.partition("_")[2] in QUANTILES and criterion.compare == "baseline":
+        return _Ratio(criterion, paired, planned, alpha)
+    return (_Fleet if criterion.metric in ("throughput", "cost_per_result") else _Share)(criterion, paired, planned, alpha)
+
+
+def judges(plan: TrialPlan, stage: dict[str, Any], whole: Optional[int] = None) -> dict[str, Judge]:
+    """Criterion -> its judge, for those that are looked at in a stage; alpha is divided among the stages of each.
+
+    ``whole`` are the requests per side of the whole stage, where they are not those of the plan.
+    """
+    alpha, found = (1 - plan.confidence) / 2, {}
+    for criterion in plan.criteria_fixed:
+        if criterion.metric != "utilization" and stage["mode"] in criterion.stages:
+            share = alpha / max(1, sum(one["mode"] in criterion.stages for one in plan.stages))
+            found[criterion.name] = judge(criterion, stage["mode"] != "split", whole or stage.get("requests_per_side") or 1, share)
+    return found
+
+
+def look_at(criterion: TrialCriterion, entries: Sequence[Entry], paired: bool, looks: Sequence[int], planned: int, alpha: float) -> Look:
+    """Judge one criterion on the entries of a stage; ``looks`` are the numbers of entries after which it was looked at, ascending."""
+    one = judge(criterion, paired, planned, alpha)
+    for upto in looks:
+        one.take(entries, upto)
+    return one.found
+
+
+def busyness(criterion: TrialCriterion, monitor: Optional[Monitor], command: str) -> Look:
+    """``utilization``: the mean busyness that a monitor saw of the candidate's devices while the test ran, at most the bound."""
+    name = criterion.name
+    if monitor is None or not monitor.busy_mean.known:
+        return Look("inconclusive", f"{name}: no monitor's record of the candidate overlaps the test; next: {command}")
+    seen = monitor.busy_mean
+    low, high = (seen.value if end is None else end for end in (seen.low, seen.high))
+    outcome = "passed" if high <= criterion.bound else "failed" if low > criterion.bound else "inconclusive"
+    said = f"{name}: the candidate's devices were {seen.value:.1%} busy ({monitor.busy_metric}), at most {criterion.bound:.1%} is asked"
+    return Look(outcome, said, seen.value, low, high, monitor.samples)
 
 
 # -- guardrails -------------------------------------------------------------------------------
 
 
-def breach(plan: TrialPlan, entries: Sequence[Entry]) -> Optional[str]:
-    """Why traffic must go back to the baseline now, or nothing. ``entries`` are those of the present stage."""
-    limits = plan.limits
-    mine = [entry for entry in entries if entry.arm == "candidate"]
-    if not mine:
+class Guard:
+    """Watches the present stage; each entry is read once."""
+
+    def __init__(self, plan: TrialPlan):
+        self.limits = plan.limits
+        self._read = self._asked = self._failed = self._slow = self._told = self._agreed = 0
+        self._reason = ""
+
+    def breach(self, entries: Sequence[Entry]) -> Optional[str]:
+        """Why traffic must go back to the baseline now, or nothing."""
+        bound = self.limits.get("latency_p99_s")
+        for entry in entries[self._read :]:
+            if entry.agree is not None:
+                self._told, self._agreed = self._told + 1, self._agreed + entry.agree
+            if entry.arm == "candidate":
+                self._asked += 1
+                self._failed += entry.error is not None
+                self._reason = entry.error or self._reason
+                self._slow += bool(bound) and ((value := entry.latency_s) is None or value > bound)
+        self._read = len(entries)
+        if not self._asked:
+            return None
+        most = self.limits["error_rate"]
+        low, _ = sequential.share_bounds(self._failed, self._asked, GUARD_ALPHA, expected=max(most, 0.001))
+        if low > most:
+            seen = f"{self._failed} of {self._asked} requests failed (at least {low:.2%}, {most:.2%} is allowed)"
+            return f"error_rate: {seen}, the last with: {self._reason}"
+        least = self.limits["agreement"]
+        _, high = sequential.share_bounds(self._agreed, self._told, GUARD_ALPHA, expected=least)
+        if self._told and high < least:
+            return f"agreement: {self._agreed} of {self._told} answers agree (at most {high:.2%}, {least:.2%} is asked)"
+        low, _ = sequential.share_bounds(self._slow, self._asked, GUARD_ALPHA, expected=0.01)
+        if bound and low > 0.01:
+            return f"latency_p99: {self._slow} of {self._asked} requests took longer than {bound * 1e3:g} ms (at least {low:.2%}, 1 % is allowed)"
         return None
-    failed = sum(entry.error is not None for entry in mine)
-    low, _ = sequential.share_bounds(failed, len(mine), GUARD_ALPHA, expected=max(limits["error_rate"], 0.001))
-    if low > limits["error_rate"]:
-        reason = next(entry.error for entry in reversed(mine) if entry.error)
-        return f"error_rate: {failed} of {len(mine)} requests failed (at least {low:.2%}, {limits['error_rate']:.2%} is allowed), the last with: {reason}"
-    told = [entry.agree for entry in entries if entry.agree is not None]
-    _, high = sequential.share_bounds(sum(told), len(told), GUARD_ALPHA, expected=limits["agreement"])
-    if told and high < limits["agreement"]:
-        return f"agreement: {sum(told)} of {len(told)} answers agree (at most {high:.2%}, {limits['agreement']:.2%} is asked)"
-    bound = limits.get("latency_p99_s")
-    if bound:
-        slow = sum((value := entry.latency_s) is None or value > bound for entry in mine)
-        low, _ = sequential.share_bounds(slow, len(mine), GUARD_ALPHA, expected=0.01)
-        if low > 0.01:
-            return f"latency_p99: {slow} of {len(mine)} requests took longer than {bound * 1e3:g} ms (at least {low:.2%}, 1 % is allowed)"
-    return None
+
+
+def breach(plan: TrialPlan, entries: Sequence[Entry]) -> Optional[str]:
+    """:meth:`Guard.breach` over all ``entries`` of a stage."""
+    return Guard(plan).breach(entries)
 
 
 # -- the whole test ---------------------------------------------------------------------------
 
 
-def evaluate(plan: TrialPlan, logged: Logged, grade: Grade = Grade.MEASURED) -> tuple[tuple[CriterionResult, ...], tuple[StageResult, ...]]:
+def evaluate(
+    plan: TrialPlan, logged: Logged, grade: Grade = Grade.MEASURED, monitor: Optional[Monitor] = None, command: str = "neuronfit monitor FILE"
+) -> tuple[tuple[CriterionResult, ...], tuple[StageResult, ...]]:
     """Every criterion in every stage that was begun, and what happened in each stage."""
-    alpha = (1 - plan.confidence) / 2
     results, stages = [], []
-    begun = sorted({entry.stage for entry in logged.entries} | {event["stage"] for event in logged.event("stage")})
-    for number in begun:
-        if not 0 <= number < len(plan.stages):
-            continue
-        stage, entries = plan.stages[number], logged.of(number)
-        looks = sorted({event["count"] for event in logged.event("look") if event["stage"] == number} | {len(entries)})
-        for criterion in plan.criteria_fixed:
-            if stage["mode"] not in criterion.stages:
-                continue
-            share = alpha / max(1, sum(one["mode"] in criterion.stages for one in plan.stages))
-            paired = stage["mode"] != "split"
-            found = look_at(criterion, entries, paired, looks, stage.get("requests_per_side") or len(entries), share)
-            results.append(
-                CriterionResult(
-                    criterion=criterion.name,
-                    stage=stage["name"],
-                    outcome=found.outcome,
-                    because=found.because,
-                    value=_quantity(found, criterion, grade),
-                    count=found.count,
-                )
-            )
+    for number, stage, entries in _begun(plan, logged):
+        for one in judges(plan, stage, _whole(logged, number)).values():
+            for upto in _looks(logged, number, len(entries)):
+                one.take(entries, upto)
+            found = one.found
+            totals = [event for event in logged.event("totals") if event["stage"] == number]
+            if totals and not entries:
+                found = _of_totals(one, totals)
+            results.append(_result(one.criterion, stage["name"], found, grade))
         stages.append(_stage(stage, entries))
+    for criterion in plan.criteria_fixed:
+        if criterion.metric == "utilization" and stages:
+            results.append(_result(criterion, "all stages", busyness(criterion, monitor, command), grade))
     return tuple(results), tuple(stages)
+
+
+def history(plan: TrialPlan, logged: Logged, most: int = 12) -> list[tuple[str, str, int, Look]]:
+    """(stage, criterion, entries seen, how it stood) at looks at ratios of quantiles: the path of the test.
+
+    Every look counts; up to ``most`` of a stage and criterion, the last among them, are returned with their intervals.
+    """
+    path = []
+    for number, stage, entries in _begun(plan, logged):
+        looks = _looks(logged, number, len(entries))
+        for name, one in judges(plan, stage, _whole(logged, number)).items():
+            for place, upto in enumerate(looks if isinstance(one, _Ratio) else ()):
+                failed = one.take(entries, upto) == "failed"
+                if (failed or (len(looks) - 1 - place) % math.ceil(len(looks) / most) == 0) and (found := one.found).value is not None:
+                    path.append((stage["name"], name, upto, found))
+                if failed:
+                    break
+    return path
+
+
+def _begun(plan: TrialPlan, logged: Logged) -> list[tuple[int, dict[str, Any], list[Entry]]]:
+    numbers = sorted({entry.stage for entry in logged.entries} | {event["stage"] for event in logged.event("stage")})
+    return [(number, plan.stages[number], logged.of(number)) for number in numbers if 0 <= number < len(plan.stages)]
+
+
+def _whole(logged: Logged, stage: int) -> Optional[int]:
+    """Requests per side of a whole stage, as its first event says: those of its schedule, or of a log from elsewhere."""
+    told = [event["per_side"] for event in logged.event("stage") if event["stage"] == stage and "per_side" in event]
+    return told[0] if told else None
+
+
+def _looks(logged: Logged, stage: int, most: int) -> list[int]:
+    return sorted({min(event["count"], most) for event in logged.event("look") if event["stage"] == stage} | {most})
+
+
+def _result(criterion: TrialCriterion, stage: str, found: Look, grade: Grade) -> CriterionResult:
+    value = _quantity(found, criterion, grade)
+    return CriterionResult(criterion=criterion.name, stage=stage, outcome=found.outcome, because=found.because, value=value, count=found.count)
+
+
+def _of_totals(one: Judge, totals: Sequence[dict[str, Any]]) -> Look:
+    """What totals of a monitor say, where there is no line per request: the share of errors; of anything else nothing."""
+    mine = [event for event in totals if event["arm"] == "candidate" and event.get("asked")]
+    name = one.criterion.name
+    if one.criterion.metric == "error_rate" and mine and all(event.get("failed") is not None for event in mine):
+        failed, asked = sum(event["failed"] for event in mine), sum(event["asked"] for event in mine)
+        return share_of(name, failed, asked, one.criterion.bound, one.alpha, "of the candidate's requests failed", most=True)
+    said = [
+        f"{event['arm']} {event['values'][key] * 1e3:g} ms" for event in totals if (key := f"{one.criterion.metric}_s") in event.get("values", {})
+    ]
+    seen = f" ({', '.join(said)})" if said else ""
+    return Look("inconclusive", f"{name}: the file has totals{seen} and no line per request, so no interval can be given")
 
 
 def _quantity(found: Look, criterion: TrialCriterion, grade: Grade) -> Quantity:
@@ -237,17 +413,37 @@ def _stage(stage: dict, entries: Sequence[Entry]) -> StageResult:
     )
 
 
+def _monitor(question: Question, plan: TrialPlan, logged: Logged) -> Optional[Monitor]:
+    """The newest monitor's record of the candidate whose time overlaps that of the test."""
+    begun, ended = _time(logged.started_utc), _time((logged.ended or {}).get("utc")) or datetime.now(timezone.utc)
+    for record in reversed(question.dossier.monitors(plan.candidate)):
+        start = _time(record.start_utc)
+        if begun and start and record.span.known and start <= ended and start + timedelta(seconds=record.span.value) >= begun:
+            return record
+    return None
+
+
+def _time(utc: Optional[str]) -> Optional[datetime]:
+    try:
+        found = datetime.fromisoformat((utc or "").replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
 def settle(question: Question, plan: TrialPlan, logged: Logged, source: Source, log_name: str) -> Trial:
     """The verdict as a record, admitted. Passed: every criterion passed in some stage and failed in none.
 
     ``aborted`` after a breach, ``failed`` when a criterion failed, ``inconclusive`` otherwise. A log of another plan is
     no verdict on this one: the record says so and is invalid.
     """
-    results, stages = evaluate(plan, logged, Grade(source.grade))
+    watch = f"neuronfit monitor FILE --for {plan.candidate} --params {question.command_name}"
+    results, stages = evaluate(plan, logged, Grade(source.grade), _monitor(question, plan, logged), watch)
     names = [criterion.name for criterion in plan.criteria_fixed]
     overall = {name: _overall([row for row in results if row.criterion == name]) for name in names}
     breaches = [event["because"] for event in logged.event("breach")]
-    finished = len(stages) == len(plan.stages) and (logged.ended or {}).get("why") == "finished"
+    imported = logged.event("imported")
+    finished = (logged.ended or {}).get("why") == "finished" and (bool(imported) or len(stages) == len(plan.stages))
     if breaches:
         status = "aborted"
     elif "failed" in overall.values():
@@ -350,6 +546,8 @@ def _findings(question: Question, plan: TrialPlan, logged: Logged, status: str, 
             next="lengthen the stages, then run it again",
             target=plan.candidate,
         )
+    if logged.event("imported"):
+        yield from _of_import(plan, logged)
     if _rolled_back(logged) is False:
         yield Finding(
             severity=Severity.BLOCKER,
@@ -359,3 +557,23 @@ def _findings(question: Question, plan: TrialPlan, logged: Logged, status: str, 
         )
     if logged.torn:
         yield Finding(severity=Severity.NOTE, code="log_torn", because=f"{logged.torn} lines of the log are not whole; their requests do not count")
+
+
+def _of_import(plan: TrialPlan, logged: Logged):
+    """What a test that ran elsewhere cannot show."""
+    begun = {event["stage"] for event in logged.event("stage")}
+    absent_ones = [stage["name"] for number, stage in enumerate(plan.stages) if number not in begun]
+    left_out = sum(event.get("left_out", 0) for event in logged.event("imported"))
+    if left_out:
+        because = f"{left_out} lines of the file have neither a latency nor an error, and do not count"
+        yield Finding(severity=Severity.WARNING, code="rows_left_out", because=because, next="look at those lines: a lost request is a failed one")
+    if absent_ones:
+        because = f"the log has nothing of {', '.join(absent_ones)}"
+        yield Finding(severity=Severity.NOTE, code="stages_missing", because=because, next="adopt their logs too, or leave them out of trial.stages")
+    start, registered = _time(logged.started_utc), _time(plan.created_utc)
+    if start is None or (registered and start < registered):
+        when = logged.started_utc if start else "at a time that the file does not say"
+        because = f"the test began {when}, its plan was registered {plan.created_utc}: criteria may have been chosen after the answers were known"
+        yield Finding(
+            severity=Severity.WARNING, code="plan_after_test", because=because, next="register the plan first: neuronfit trial PARAMS --plan-only"
+        )

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Optional
 
@@ -28,7 +28,7 @@ __all__ = ["Entry", "Log", "Logged", "answer_hash", "read"]
 ARMS = ("baseline", "candidate")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What became of one request on one side. Times in seconds from the start of the stage's segment."""
 
@@ -59,6 +59,9 @@ class Entry:
         if self.error is not None or self.first is None or self.end is None or not self.tokens or self.tokens < 2:
             return None
         return max((self.end - self.first) / (self.tokens - 1), 1e-12)
+
+
+_FIELDS = tuple(entry.name for entry in fields(Entry))
 
 
 @dataclass
@@ -108,25 +111,33 @@ class Log:
 
     def add(self, entry: Entry) -> None:
         """One request; absent values are left out."""
-        self._write(json.dumps({name: value for name, value in vars(entry).items() if value is not None}, separators=(",", ":")) + "\n")
+        self._write(json.dumps({name: value for name in _FIELDS if (value := getattr(entry, name)) is not None}, separators=(",", ":")) + "\n")
 
     def event(self, event: str, **what: Any) -> None:
         self._write(json.dumps({"event": event, **what}, ensure_ascii=False) + "\n")
 
     def sync(self) -> None:
         """Bring what was written to the disk, so that it outlives a power cut too."""
-        os.fsync(self._file)
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise self._refused(error) from None
 
     def close(self) -> None:
         os.close(self._file)
 
     def _write(self, line: str) -> None:
+        data = line.encode("utf-8", "surrogateescape")
         try:
-            os.write(self._file, line.encode("utf-8", "surrogateescape"))
+            written = os.write(self._file, data)
+            if written < len(data):  # a disk that fills up takes a part, and refuses the rest
+                os.write(self._file, data[written:])
         except OSError as error:
-            raise NotWritable(
-                f"cannot append to the trial's log ({error.strerror})", str(self.path), next="free the disk, then the same command again"
-            ) from None
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> NotWritable:
+        what = f"cannot append to the trial's log ({error.strerror}); what it holds stands"
+        return NotWritable(what, str(self.path), next="free the disk, then the same command with --resume")
 
 
 def read(path: Path) -> Logged:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from neuronfit import handover, sequential
@@ -22,13 +22,16 @@ from neuronfit.record import Comparison, Cost, Finding, Severity, TrialCriterion
 from neuronfit.trial.evaluate import QUANTILES
 from neuronfit.utilization import headline
 
-__all__ = ["METHOD", "endpoint_of", "handed_over", "plan"]
+__all__ = ["METHOD", "endpoint_of", "even_split", "handed_over", "plan"]
 
 METHOD = (
     "Quantiles: candidate against baseline at the pooled quantile (Mood 1950; paired: McNemar 1947), looked at group-sequentially with "
     "O'Brien-Fleming type alpha spending (Lan and DeMets 1983). Shares: beta-binomial mixture bounds, valid at every look (Robbins 1970; Howard et al. 2021). "
     "Alpha is (1 - confidence) / 2 for each end, divided among the stages."
 )
+
+MOST_BUSY = 0.85
+"""Busyness of the candidate's devices up to which there is room for a peak; an assumption, until ``bound`` says otherwise."""
 
 PAIRED, ALL = ("replay", "shadow"), ("replay", "shadow", "split")
 
@@ -59,7 +62,7 @@ def plan(question: Question) -> TrialPlan:
     record = TrialPlan(
         workload=question.ref,
         source=Estimated(formula="plan from the params file; nothing was run", inputs={"trial": "declared"}),
-        findings=(*_waiting(question, waiting), *_short(question, stages, criteria, spread_from)),
+        findings=(*_waiting(question, waiting), *_same(question, endpoints), *_short(question, stages, criteria, spread_from)),
         bottom_line=(
             f"Plan registered: {candidate.name} against {baseline.name} in {len(trial.stages)} stages, {_duration(minutes)}, "
             + (f"rollback first. It waits for {' and '.join(waiting)} endpoint{'s' if len(waiting) > 1 else ''}." if waiting else "rollback first.")
@@ -79,7 +82,12 @@ def plan(question: Question) -> TrialPlan:
         limits=limits,
         confidence=question.params.policy.confidence,
         method=METHOD,
-        traffic={"requests": trial.requests or "the workload's inputs", "rate_per_s": rate, "seed": trial.seed, "spread_from": spread_from},
+        traffic={
+            "requests": trial.requests or "the workload's inputs",
+            "rate_per_s": rate,
+            "seed": trial.seed,
+            "spread_from": spread_from,
+        },
         declared=declared,
     )
     return question.dossier.admit(record)
@@ -151,6 +159,10 @@ def _fixed(question: Question, asked: Criterion, candidate: Target) -> TrialCrit
         bound = trial.min_agreement if asked.bound is None else asked.bound
         says = f"at least {bound:.1%} of paired answers agree"
         return TrialCriterion(**{**base, "margin": 0.0, "stages": PAIRED}, name="agreement", compare="bound", bound=bound, says=says)
+    if asked.metric == "utilization":
+        bound = MOST_BUSY if asked.bound is None else asked.bound
+        says = f"the candidate's devices at most {bound:.0%} busy, as a monitor sees them during the test"
+        return TrialCriterion(**{**base, "margin": 0.0}, name="utilization", compare="bound", bound=bound, says=says)
     if asked.bound_ms is not None:
         name, says = f"{asked.metric}_bound", f"{shown} of the candidate at most {asked.bound_ms:g} ms"
         return TrialCriterion(**{**base, "margin": 0.0}, name=name, compare="bound", bound=asked.bound_ms / 1e3, says=says)
@@ -216,10 +228,14 @@ def _spread(figure: Any, q: float) -> tuple[Optional[float], str]:
     return None, f"the figure of {figure.target} says nothing about the spread of latency"
 
 
+def even_split(stage: Mapping[str, Any]) -> float:
+    """Requests per side of an even split that tell as much as one request of the stage: 1 where both get it, else 2 s (1 - s)."""
+    return 1.0 if stage["mode"] != "split" else 2 * stage["share"] * (1 - stage["share"]) or 1.0
+
+
 def _stage(stage: Any, rate: Optional[float], needed: Optional[int]) -> dict[str, Any]:
     seconds = stage.duration_min * 60
-    paired = stage.how != "split"
-    even = 1.0 if paired else 2 * stage.share * (1 - stage.share) or 1.0
+    even = even_split({"mode": stage.how, "share": stage.share})
     return {
         "name": stage.name,
         "mode": stage.how,
@@ -260,6 +276,15 @@ def _waiting(question: Question, waiting: list[str]) -> list[Finding]:
             next=f"add {keys} to {question.command_name}, then neuronfit trial {question.command_name}",
         )
     ]
+
+
+def _same(question: Question, endpoints: dict[str, Optional[Endpoint]]) -> list[Finding]:
+    """Both sides at one address: a test of the test, and no evidence about the candidate."""
+    mine, theirs = endpoints["candidate"], endpoints["baseline"]
+    if mine is None or theirs is None or mine.url.rstrip("/") != theirs.url.rstrip("/") or mine.model != theirs.model:
+        return []
+    because = f"baseline and candidate are both at {mine.url}: whatever is behind it is compared with itself"
+    return [Finding(severity=Severity.WARNING, code="same_endpoint", because=because, next=f"name two addresses in {question.command_name}")]
 
 
 def _short(question: Question, stages: Sequence[dict[str, Any]], criteria: Sequence[TrialCriterion], origin: str) -> list[Finding]:

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Optional
 import numpy as np
 
 from neuronfit import system
-from neuronfit.errors import BadInput, BadRecord, WaitingForEvidence
+from neuronfit.errors import BadInput, BadRecord, NotWritable, WaitingForEvidence
 from neuronfit.load import arrivals, generator, prompts
 from neuronfit.load.generator import Control, Request, Response
 from neuronfit.provenance import Measured
 from neuronfit.question import Question
 from neuronfit.record import Trial, TrialPlan
 from neuronfit.splitter import arm_of
-from neuronfit.trial.evaluate import breach, look_at, settle
+from neuronfit.trial.evaluate import Guard, Judge, judges, settle
 from neuronfit.trial.log import Entry, Log, Logged, answer_hash, read
-from neuronfit.trial.plan import endpoint_of, plan
+from neuronfit.trial.plan import endpoint_of, even_split, plan
 
 if TYPE_CHECKING:
     from neuronfit.params import Endpoint
@@ -45,6 +45,12 @@ SALT = "neuronfit"
 
 MOST_LOOKS = 100
 """Looks per stage; a shorter evaluation interval looks at guardrails only in between."""
+
+MOST_REQUESTS = 3_000_000
+"""Requests of one stage that one process keeps account of (about 2 GiB)."""
+
+SWITCH_S = 0.0005
+"""How long the thread that evaluates may keep the interpreter while answers arrive, seconds."""
 
 
 def log_path(question: Question, plan_id: str) -> Path:
@@ -64,18 +70,22 @@ def run(
     """
     registered = plan(question)
     endpoints = _endpoints(question, registered)
+    given = _requests(question)
+    _check_size(question, registered, given)
     path = _log_to_use(question, registered, resume, fresh)
     before = read(path) if path.exists() else None
-    log = Log(path)
+    log, switch = Log(path), sys.getswitchinterval()
     try:
+        sys.setswitchinterval(SWITCH_S)
         if before is None:
             log.begin(registered.id, _utc())
         else:
             log.event("resume", utc=_utc())
-        why = _Run(question, registered, endpoints, log, path, progress, tell or (lambda line: None)).everything(before)
+        why = _Run(question, registered, endpoints, given, log, progress, tell or (lambda line: None)).everything(before)
         log.event("end", why=why, utc=_utc())
         log.sync()
     finally:
+        sys.setswitchinterval(switch)
         log.close()
     source = Measured(host=system.probe().host, clock="time.perf_counter")
     return settle(question, registered, read(path), source, str(path.relative_to(question.dossier.folder)))
@@ -91,6 +101,20 @@ def _endpoints(question: Question, registered: TrialPlan) -> dict[str, Endpoint]
             next=f"add them to {question.command_name}, then neuronfit trial {question.command_name}",
         )
     return found  # type: ignore[return-value]
+
+
+def _check_size(question: Question, registered: TrialPlan, given: Sequence[dict[str, Any]]) -> None:
+    """Refuse a stage that no single process can send, before the first request."""
+    rate = registered.traffic.get("rate_per_s")
+    for stage in registered.stages if rate and not _times(given) else ():
+        seconds = stage["duration_min"] * 60
+        if rate * seconds > MOST_REQUESTS:
+            raise BadInput(
+                f"stage {stage['name']} would send {rate * seconds:,.0f} requests, at a rate per second of",
+                f"{rate:g}",
+                allowed=f"up to {MOST_REQUESTS:,} in a stage, here {MOST_REQUESTS / seconds:.3g} a second",
+                next=f"write trial.rate_per_s into {question.command_name}: a part of the traffic is enough, the plan says how many requests are needed",
+            )
 
 
 def _log_to_use(question: Question, registered: TrialPlan, resume: bool, fresh: bool) -> Path:
@@ -175,20 +199,23 @@ class _Run:
         question: Question,
         registered: TrialPlan,
         endpoints: dict[str, Endpoint],
+        given: Sequence[dict[str, Any]],
         log: Log,
-        path: Path,
         progress: bool,
         tell: Callable[[str], None],
     ):
-        self.question, self.plan, self.endpoints, self.log, self.path = question, registered, endpoints, log, path
+        self.question, self.plan, self.endpoints, self.given, self.log = question, registered, endpoints, given, log
         self.progress, self.tell, self.trial = progress, tell, question.params.trial
         self.entries: list[Entry] = []
-        self.looks: list[int] = []
-        self.weight, self.why = 0.0, ""
-        self.given = _requests(question)
+        self.judges: dict[str, Judge] = {}
+        self.guard = Guard(registered)
+        self.weight, self.why, self.full = 0.0, "", ""
+        self.unwritten: Optional[NotWritable] = None
 
     def everything(self, before: Optional[Logged]) -> str:
         """All stages that are not done; returns ``finished``, ``breach``, ``failed``, ``interrupted`` or ``rehearsal``."""
+        import scipy.stats  # noqa: F401  now, since an import while answers arrive would hold them up
+
         if not self._rehearse():
             return "rehearsal"
         done = {event["stage"] for event in before.event("stage_end")} if before else set()
@@ -196,8 +223,8 @@ class _Run:
             if number in done:
                 continue
             self.entries = before.of(number) if before else []
-            self.looks = [event["count"] for event in before.event("look") if event["stage"] == number] if before else []
-            why = self._stage(number, stage)
+            looks = [event["count"] for event in before.event("look") if event["stage"] == number] if before else []
+            why = self._stage(number, stage, looks)
             if why:
                 return why
         return "finished"
@@ -254,37 +281,43 @@ class _Run:
 
     # -- a stage
 
-    def _stage(self, number: int, stage: dict[str, Any]) -> str:
-        """Send what is left of a stage. Returns why the test ends here, or nothing."""
+    def _stage(self, number: int, stage: dict[str, Any], looks: Sequence[int]) -> str:
+        """Send what is left of a stage, after the ``looks`` taken before. Returns why the test ends here, or nothing."""
         paired = stage["mode"] != "split"
         self.weight = 1.0 if paired else stage["share"]
         schedule = self._schedule(number, stage)
         seen = {(entry.n, entry.arm) for entry in self.entries}
         arms = {due.n: ("baseline", "candidate") if paired else (arm_of(due.key, self.weight, SALT),) for due in schedule}
         left = [due for due in schedule if any((due.n, arm) not in seen for arm in arms[due.n])]
-        self.log.event("stage", stage=number, name=stage["name"], share=stage["share"], left=len(left), utc=_utc())
+        per_side = max(1, round(len(schedule) * even_split(stage)))
+        self.guard, self.judges = Guard(self.plan), judges(self.plan, stage, per_side)
+        for count in looks:
+            for judge in self.judges.values():
+                judge.take(self.entries, count)
+        self.log.event("stage", stage=number, name=stage["name"], share=stage["share"], per_side=per_side, left=len(left), utc=_utc())
         if not left:
             self.log.event("stage_end", stage=number, utc=_utc())
             return ""
         begin_s = left[0].at_s
         window_s = max(stage["duration_min"] * 60 - begin_s, left[-1].at_s - begin_s)
-        self.why = ""
+        self.why = self.full = ""
         with _bar(stage["name"], len(left), self.progress) as show:
             sent = generator.run(
                 lambda control: self._traffic(number, stage, left, begin_s, window_s, arms, seen, control),
                 window_s=window_s,
                 progress=show,
             )
+        if self.unwritten:
+            raise self.unwritten
         if sent.interrupted:
             return "interrupted"
         if self.why:
             kind, because = self.why.split(": ", 1)
             self._back_to_the_baseline(number, because, kind)
             return "breach" if kind == "breach" else "failed"
-        self.log.event("look", stage=number, count=len(self.entries))
-        self.log.event("stage_end", stage=number, utc=_utc())
+        self.log.event("stage_end", stage=number, utc=_utc(), **({"early": self.full} if self.full else {}))
         self.log.sync()
-        self.tell(f"{stage['name']}: {len(self.entries)} answers logged")
+        self.tell(f"{stage['name']}: {len(self.entries)} answers logged" + (f"; {self.full}" if self.full else ""))
         return ""
 
     async def _traffic(
@@ -305,10 +338,11 @@ class _Run:
             async def send(request: Request, response: Response) -> None:
                 due = left[response.number]
                 asked = [arm for arm in arms[due.n] if (due.n, arm) not in seen]
-                await asyncio.gather(*(self._one(clients[arm], arm, number, due, begin_s, response.intended, answers) for arm in asked))
+                await asyncio.gather(*(self._one(clients[arm], arm, number, due, begin_s, response.intended, answers, control) for arm in asked))
                 response.end = time.perf_counter()
 
-            watch = asyncio.create_task(self._watch(number, stage, window_s, control))
+            over = asyncio.Event()
+            watch = asyncio.create_task(self._watch(number, window_s, control, over))
             try:
                 offsets = [due.at_s - begin_s for due in left]
                 longest = max(endpoint.timeout_s for endpoint in self.endpoints.values())
@@ -316,13 +350,21 @@ class _Run:
                     send, [due.request for due in left], offsets, control, window_s=window_s, drain_s=longest + 1.0, most_in_flight=None
                 )
             finally:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
-                if not self.why and not control.stopped.is_set():
-                    self._look(number, stage)
+                over.set()
+                await watch
+                if not control.stopped.is_set():
+                    await self._look(number)
 
     async def _one(
-        self, client: EndpointClient, arm: str, stage: int, due: _Due, begin_s: float, intended: float, answers: dict[int, dict[str, Any]]
+        self,
+        client: EndpointClient,
+        arm: str,
+        stage: int,
+        due: _Due,
+        begin_s: float,
+        intended: float,
+        answers: dict[int, dict[str, Any]],
+        control: Control,
     ) -> None:
         """One request to one side, and its line in the log."""
         response = Response(due.n, due.request.prompt, intended)
@@ -354,50 +396,62 @@ class _Run:
             agree=agree,
             error=error,
         )
-        self.log.add(entry)
+        try:
+            self.log.add(entry)
+        except NotWritable as refused:  # an answer that cannot be kept: no further request
+            self.unwritten = refused
+            control.stop()
+            return
         self.entries.append(entry)
 
-    async def _watch(self, number: int, stage: dict[str, Any], window_s: float, control: Control) -> None:
+    async def _watch(self, number: int, window_s: float, control: Control, over: asyncio.Event) -> None:
+        """Look every ``evaluate_every_s`` until the stage is over or must end."""
         every = self.trial.evaluate_every_s
         between = max(1, round(window_s / every / MOST_LOOKS))
         turn = 0
-        while not control.stopped.is_set():
-            await asyncio.sleep(every)
+        while not over.is_set():
             turn += 1
-            self._look(number, stage, whole=turn % between == 0)
-            self.log.sync()
-            if self.why:
+            try:
+                await asyncio.wait_for(over.wait(), every)
+            except asyncio.TimeoutError:
+                await self._look(number, whole=turn % between == 0)
+            if self.why or self.unwritten or self.full:
                 control.stop()
+                return
 
-    def _look(self, number: int, stage: dict[str, Any], whole: bool = True) -> None:
-        """Guardrails, and now and then the criteria; sets ``why`` when the test must end here."""
-        entries = list(self.entries)
-        reason = breach(self.plan, entries)
+    async def _look(self, number: int, whole: bool = True) -> None:
+        """Guardrails, and now and then the criteria, in another thread: answers go on arriving meanwhile."""
+        count = len(self.entries)
+        try:
+            if whole and count:
+                self.log.event("look", stage=number, count=count)
+            await asyncio.to_thread(self._evaluate, self.entries[:count], whole)
+        except NotWritable as refused:
+            self.unwritten = refused
+
+    def _evaluate(self, entries: list[Entry], whole: bool) -> None:
+        """Sets ``why`` when the test must end here, ``full`` when a stage may end early."""
+        self.log.sync()
+        reason = self.guard.breach(entries)
         if reason:
             self.why = f"breach: {reason}"
             return
-        if not whole or not entries:
-            return
-        self.log.event("look", stage=number, count=len(entries))
-        self.looks.append(len(entries))
-        alpha = (1 - self.plan.confidence) / 2
-        for criterion in self.plan.criteria_fixed:
-            if stage["mode"] not in criterion.stages:
-                continue
-            share = alpha / max(1, sum(one["mode"] in criterion.stages for one in self.plan.stages))
-            found = look_at(criterion, entries, stage["mode"] != "split", self.looks, stage.get("requests_per_side") or len(entries), share)
-            if found.outcome == "failed":
-                self.why = f"failed: {criterion.name}: {found.because}"
+        outcomes = {name: judge.take(entries) for name, judge in self.judges.items()} if whole and entries else {}
+        for name, outcome in outcomes.items():
+            if outcome == "failed":
+                self.why = f"failed: {self.judges[name].found.because}"
                 return
+        if self.trial.may_pass_early and outcomes and set(outcomes.values()) == {"passed"}:
+            self.full = "every criterion of the stage has passed"
 
     # -- what is asked, and when
 
     def _schedule(self, number: int, stage: dict[str, Any]) -> list[_Due]:
         """Every request of a stage, the same each time it is asked: seed, stage and number decide it."""
         seconds = stage["duration_min"] * 60
-        times = [entry.get("at_s") for entry in self.given]
-        if times and all(isinstance(time_s, (int, float)) for time_s in times):
-            offsets = arrivals.replay(sorted(times), seconds)
+        times = _times(self.given)
+        if times:
+            offsets = arrivals.replay(times, seconds)
         else:
             rate = self.plan.traffic.get("rate_per_s")
             if not rate:
@@ -418,6 +472,13 @@ class _Run:
         if not hasattr(self, "_made"):
             self._made = prompts.of(self.question, shape, traffic_lengths=True)
         return self._made
+
+
+def _times(given: Sequence[dict[str, Any]]) -> list[float]:
+    """When the given requests are due, ascending; nothing where one does not say."""
+    times = [entry.get("at_s") for entry in given]
+    good = all(isinstance(time_s, (int, float)) and not isinstance(time_s, bool) for time_s in times)
+    return sorted(times) if good else []
 
 
 def _requests(question: Question) -> list[dict[str, Any]]:
