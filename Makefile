@@ -30,6 +30,18 @@ schema: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/diagnose_log.py --mb 300
+	$(BIN)/python benchmarks/harness_overhead.py
+	$(BIN)/python benchmarks/traffic_ingest.py --rows 1000000
+	$(BIN)/python benchmarks/endpoint_times.py
+	$(BIN)/python benchmarks/endpoint_rate.py
+	$(BIN)/python benchmarks/monitor_ingest.py --mb 300
+	$(BIN)/python benchmarks/simulator_speed.py --week
+	$(BIN)/python benchmarks/splitter.py
+	$(BIN)/python benchmarks/trial_looks.py
+	$(BIN)/python benchmarks/trial_kills.py
+	$(BIN)/python benchmarks/trial_error_rates.py --trials 300
+	$(BIN)/python benchmarks/trial_end_to_end.py
+	$(BIN)/python benchmarks/monte_carlo.py
 
 # Needs uv. Pins every package for Python 3.10 to 3.14; torch's own CUDA packages are left to its wheel.
 lock:

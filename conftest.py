@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Notebooks find params/ from any folder; their dossiers go to a folder of this test run."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ["NEURONFIT_PRICES"] = "shipped"  # what this user has refreshed changes no test
     if "NEURONFIT_REPORTS" not in os.environ:
         config._neuronfit_reports = tempfile.TemporaryDirectory(prefix="neuronfit-reports-")
         os.environ["NEURONFIT_REPORTS"] = config._neuronfit_reports.name

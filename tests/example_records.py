@@ -18,7 +18,7 @@ from typing import Any
 
 from neuronfit import params, plausibility
 from neuronfit.dossier import Dossier
-from neuronfit.provenance import Estimated, Grade, Measured, Published, Quantity, absent
+from neuronfit.provenance import Estimated, Grade, Imported, Measured, Published, Quantity, absent
 from neuronfit.record import (
     BucketAdvice,
     BucketChoice,
@@ -35,10 +35,15 @@ from neuronfit.record import (
     Finding,
     Gate,
     Measurement,
+    Monitor,
+    MonitoredPart,
     NextMeasurement,
     OperatorAnalysis,
     OperatorUse,
     Pair,
+    Parity,
+    ParityMetric,
+    ParitySide,
     Payback,
     PaybackOfTarget,
     Profile,
@@ -461,6 +466,55 @@ def cpu_measurement() -> Measurement:
     return _as_admitted(taken)
 
 
+def parity() -> Parity:
+    """64 inputs: cosine 0.9997 at worst; 63 of 64 first answers agree, Wilson's interval 0.9167 to 0.9972."""
+    same = dict(
+        software="torch 2.9.1",
+        weights="model.safetensors, 437,951,328 bytes",
+        weights_sha256="a" * 64,
+        inputs="prompts.jsonl, 64 prompts, sha256 bbbbbbbbbbbb",
+        inputs_sha256="b" * 64,
+        fed_sha256="c" * 64,
+    )
+    share = Quantity(value=63 / 64, low=0.916659, high=0.997236, confidence=0.95, unit="fraction", grade=Grade.MEASURED)
+    return Parity(
+        **_header(4, Measured(host="neuron-host", clock="none: no duration was taken"), second=30),
+        baseline=ParitySide(
+            target="l4",
+            instance_type="g6.xlarge",
+            host="gpu-host",
+            computed_utc="2026-11-20T08:00:00Z",
+            precision="fp32",
+            autocast="none",
+            route="eager",
+            file_sha256="d" * 64,
+            **same,
+        ),
+        candidate=ParitySide(
+            target="inf2",
+            instance_type="inf2.xlarge",
+            host="neuron-host",
+            computed_utc="2026-11-20T09:00:00Z",
+            precision="fp32_bf16_matmul",
+            autocast="matmult bf16",
+            route="XLA trace",
+            **same,
+        ),
+        verdict="pass",
+        level="answers",
+        bottom_line="inf2 answers as l4 does: cosine similarity 0.9997 at worst over 64 inputs, at least 0.99 wanted.",
+        judged_by="cosine",
+        metrics=(
+            ParityMetric(metric="cosine", statistic="worst", value=_measurement(0.9997, "cosine"), samples=64, tolerance=0.99, kept=True),
+            ParityMetric(metric="cosine", statistic="mean", value=_measurement(0.9999, "cosine"), samples=64),
+            ParityMetric(metric="top1_agreement", statistic="share", value=share, samples=64),
+        ),
+        samples=64,
+        compared="the 64 largest of 30,522 logits of the baseline and the sum of all, of each input at up to 16 positions",
+        system=System(host="neuron-host", instance_type="inf2.xlarge"),
+    ).sealed()
+
+
 def comparison(figures: list[Measurement]) -> Comparison:
     best = {
         target: max((entry for entry in figures if entry.target == target), key=lambda entry: entry.quantity("throughput_per_s").value)
@@ -535,6 +589,42 @@ def utilization() -> Utilization:
         ),
         bottom_line="18 % busy on average today; 82 % of the bill is idle time.",
         targets=rows,
+    ).sealed()
+
+
+def monitor() -> Monitor:
+    """The baseline's GPU, adopted: busy 3.67 % of the time on average."""
+    seen = {"grade": Grade.IMPORTED}
+    busy = {"busy_metric": "gpu_kernel_active", "busy_mean": Quantity(value=0.0367, unit="fraction", **seen)}
+    return Monitor(
+        **_header(5, Imported(file="gpu.csv", sha256="0" * 64, tool="nvidia-smi", missing=("work done (FLOP/s or tensor activity)",)), 1),
+        bottom_line="l4: 1 device (NVIDIA L4), 107 samples over 106 s; a kernel ran 3.7% of the time.",
+        target="l4",
+        instance_type="g6.xlarge",
+        format="nvidia_csv",
+        start_utc="2026-11-20T09:00:00Z",
+        span=Quantity(value=106.0, unit="s", **seen),
+        samples=107,
+        **busy,
+        parts=(
+            MonitoredPart(
+                device="0",
+                name="NVIDIA L4",
+                samples=107,
+                **busy,
+                busy_median=Quantity(value=0.01, unit="fraction", **seen),
+                busy_p95=Quantity(value=0.11, unit="fraction", **seen),
+                idle=Quantity(value=0.495, unit="fraction", **seen),
+                memory_used=Quantity(value=1094 * 2**20, unit="bytes", **seen),
+                memory_total=Quantity(value=23034 * 2**20, unit="bytes", **seen),
+                power=Quantity(value=30.0, unit="W", **seen),
+                work=absent("FLOP/s", "not recorded"),
+                work_share=absent("fraction", "no work was recorded"),
+            ),
+        ),
+        quantities={"power_w": Quantity(value=30.0, unit="W", **seen)},
+        recorded=("gpu_kernel_active", "memory_used_bytes", "memory_total_bytes", "power_w"),
+        facts={"driver": "550.54.15"},
     ).sealed()
 
 
@@ -730,7 +820,7 @@ def _call_s(run: int, call: int) -> float:
 
 def golden() -> dict[str, Record]:
     """One record of each kind; the measurement is the one with raw values."""
-    return {record.kind: record for record in every()}
+    return {record.kind: record for record in (*every(), parity(), monitor())}
 
 
 if __name__ == "__main__":  # writes tests/data/records: only for a new kind or a new schema version

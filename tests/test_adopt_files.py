@@ -381,11 +381,18 @@ def test_aiperf_json_flat_or_under_records(tmp_path, wrapped):
     assert reading.printed["latency_p99_s"] and "latency_p99_s" not in reading.values and reading.tool_version == "0.13.0"
 
 
-def test_a_cut_export_is_refused_with_the_place(tmp_path):
+def test_a_cut_export_is_shown_up_to_the_place_and_refused(tmp_path):
+    """What stands before the cut is read, the member that is cut is not, and no record can be made of it."""
     whole = json.dumps(AIPERF, indent=1)
-    with pytest.raises(BadRecord) as raised:
-        look(tmp_path, "a.json", whole[: whole.index('"p99"')])
-    assert "cut off at line" in str(raised.value) and "AIPerf" in str(raised.value) and "\n" not in str(raised.value)
+    [reading] = look(tmp_path, "a.json", whole[: whole.index('"p99"') + len('"p99": 1')])
+    assert "cut off at line" in reading.refused and "copy the whole file" in reading.instead
+    assert "cut off at line" in because(reading, "cut_off")
+    assert not any("p99" in name for name in (*reading.values, *reading.printed)) and reading.values
+
+
+def test_a_cut_that_leaves_no_figure_is_one_line(tmp_path):
+    whole = json.dumps(AIPERF, indent=1)
+    refused(tmp_path, "a.json", whole[: whole.index('"avg"') + 2], "cut off at line")
 
 
 def test_aiperf_lines_are_requests_whatever_the_vocabulary(tmp_path):
@@ -1154,8 +1161,16 @@ def test_files_that_are_something_else_are_named_with_the_command_that_takes_the
 
 @pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
 def test_json_that_is_cut_anywhere_is_one_line(tmp_path, cut):
+    """Too early to be recognised it is one line; later it is looked at and refused, and the member at the cut is left out."""
     whole = json.dumps(SERVE, indent=1)
-    refused(tmp_path, "a.json", whole[: int(len(whole) * cut)], "cut off" if cut > 0.6 else "'a.json'")
+    part = whole[: int(len(whole) * cut)]
+    if cut < 0.6:
+        refused(tmp_path, "a.json", part, "'a.json'")
+        return
+    [reading] = look(tmp_path, "a.json", part)
+    assert "cut off" in reading.refused
+    last = part.rsplit('"', 2)[-2]
+    assert last not in SERVE or not any(abs(value - SERVE[last]) < 1e-12 for value in reading.values.values())
 
 
 def test_bytes_around_the_data_do_not_matter(tmp_path):

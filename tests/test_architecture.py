@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "lib" / "neuronfit"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
-    ("provenance", "errors", "units", "stats", "files"),
-    ("params", "system", "record", "catalog", "plausibility", "dossier", "model", "workload", "question"),
+    ("provenance", "errors", "units", "stats", "draws", "sequential", "files"),
+    ("sections", "params", "system", "traced", "served", "fleets", "record", "catalog", "plausibility", "dossier", "model", "workload", "question", "traffic", "inputs"),
     (
         *(
             "targets",
@@ -26,28 +26,34 @@ LAYERS = (
             "buckets",
             "examine",
             "diagnose",
+            "recipe",
             "compatibility",
             "compile",
+            "watch",
             "measure",
+            "load",
         ),
-        *("adopt", "compare", "utilization", "cost", "effort", "trial", "decide"),
+        *("adopt", "price_lists", "parity", "compare", "capacity", "utilization", "useful", "doubt", "training", "cost", "tasks", "effort", "handover", "splitter", "trial", "decide"),
     ),
     ("show", "report", "series", "cli"),
 )
 """As in lib/neuronfit/__init__.py: a module imports its own layer or earlier ones."""
 
 ONLY_IN = {
-    "torch": {"model", "targets", "check", "hlo"},
+    "torch": {"inputs", "model", "targets", "check", "hlo"},
     "torch_mlir": {"hlo"},
     "torch_neuronx": {"targets", "system"},
     "neuronxcc": {"targets", "system"},
     "transformers": {"model"},
     "matplotlib": {"show"},
+    "ipywidgets": {"show"},
+    "numba": {"capacity"},
     "papermill": {"series"},
     "nbclient": {"series"},
     "click": {"cli"},
     "jinja2": {"report"},
-    "boto3": set(),
+    "boto3": {"price_lists"},
+    "botocore": {"price_lists"},
     "ray": set(),
 }
 

@@ -159,6 +159,16 @@ def test_check_takes_a_folder_or_a_params_file_and_prints_json(capsys, config, t
     assert found["shape"] == {"batch_size": 2, "sequence_length": 16, "output_length": None}
 
 
+def test_check_waits_where_operators_could_not_be_looked_at(capsys, config, monkeypatch):
+    from neuronfit import check
+
+    seen = check.ModuleCheck((), "module inspection", False, {}, "0", "TypeError: cannot be exported")
+    monkeypatch.setattr(check, "check_config_on", lambda config, task, shape, targets, experts=None: (seen,) * len(targets))
+    code, out, _ = call(capsys, "check", config)
+    assert code == 3 and "no documented blocker found, but not every operator could be looked at" in out
+    assert "waiting   operators not looked at: TypeError: cannot be exported" in out and "silence about them is no answer" in out
+
+
 def test_check_finds_what_needs_cuda(capsys, config, tmp_path):
     code, out, _ = call(capsys, "check", config, "--source", source_tree(tmp_path / "a", "import torch\nimport flash_attn\n"))
     assert code == 1
@@ -382,3 +392,21 @@ def kernels_of(folder: Path) -> list[str]:
         if f"NEURONFIT_REPORTS={folder}".encode() in environment and status != "Z" and entry.name != str(os.getpid()):
             found.append(entry.name)
     return found
+
+
+# -- measure: a sweep -------------------------------------------------------------------------
+
+
+def test_measure_sweeps_batch_sizes_in_turns_and_says_why_it_stopped(capsys, tmp_path):
+    """Lengths are those of the first shape; the sizes share one session."""
+    path = tiny(tmp_path)
+    status, out, _ = call(capsys, "measure", path, "--target", "cpu", "--batch-sizes", "1,2", "--reports", tmp_path / "r", "--json")
+    rows = [record.read(json.dumps(row)) for row in json.loads(out)]
+    assert status == 0 and [row.settings.batch_size for row in rows] == [1, 2] and {row.settings.sequence_length for row in rows} == {16}
+    assert rows[0].taken.session == rows[1].taken.session and rows[0].taken.clock.verdict in ("proven", "unproven")
+
+
+@pytest.mark.parametrize("sizes", ["1,x", "0", "1,,2", "99999999"])
+def test_measure_refuses_batch_sizes_that_are_none(capsys, tmp_path, sizes):
+    status, _, err = call(capsys, "measure", tiny(tmp_path), "--target", "cpu", "--batch-sizes", sizes, "--reports", tmp_path / "r")
+    assert status == 2 and "--batch-sizes" in err and "whole numbers from 1" in err and len(err.strip().splitlines()) == 1

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 import pytest
 import yaml
-from neuronfit import params, provenance, record, system
+from neuronfit import fleets, params, provenance, record, served, system
 from neuronfit.cli import group
 from neuronfit.decide import GATES, HEADLINES
 from neuronfit.units import METRICS
@@ -232,9 +232,9 @@ def named_in(model: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str, Any
 
 PARTS = [
     model
-    for module in (record, provenance, system)
+    for module in (record, served, fleets, provenance, system)
     for model in vars(module).values()
-    if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == module.__name__ and not model.__name__.startswith("_")
+    if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__.startswith(module.__name__) and not model.__name__.startswith("_")
 ]
 
 

@@ -45,9 +45,9 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-NOT_LOCKED = ("hlo",)
+NOT_LOCKED = ("hlo", "bench")
 """Extras without a pin. ``hlo``: an optional second opinion of 270 MB that `make test` shall not need, from dated
-snapshots that name no version of torch."""
+snapshots that name no version of torch. ``bench``: what `make bench` sets beside our own simulator, where it is installed."""
 
 
 def asked() -> list[Requirement]:

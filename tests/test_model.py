@@ -480,8 +480,8 @@ def test_memory_formula_by_hand():
 
 
 def test_memory_of_what_is_not_a_transformer_is_not_guessed():
-    with pytest.raises(BadParams, match="no memory formula for model type: 'resnet'"):
-        model.memory_needed({"model_type": "resnet"}, "image-classification", 1, 1, "fp32")
+    with pytest.raises(BadParams, match="no memory formula for model type: 'mamba'"):
+        model.memory_needed({"model_type": "mamba"}, "text-generation", 1, 8, "fp32")
     with pytest.raises(BadParams, match="unknown precision: 'fp8'"):
         model.memory_needed(TINY["bert"], "fill-mask", 1, 1, "fp8")
 

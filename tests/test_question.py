@@ -61,6 +61,17 @@ def test_targets_by_name(tmp_path):
     assert "l4, inf2, trn1, baseline, cpu (nearest: inf2)" in str(raised.value)
 
 
+# -- lengths ----------------------------------------------------------------------------------
+
+
+def test_a_shape_longer_than_the_model_has_positions_for_is_refused_at_once(tmp_path):
+    """BERT has 512 positions; nothing is written, and step 1 is not reached."""
+    assert question(tmp_path, workload__shapes=[{"batch_size": 1, "sequence_length": 512}])
+    with pytest.raises(BadParams, match=r"workload.shapes: sequence_length is more than bert has positions for: 513 \| allowed: 1 to 512 tokens"):
+        question(tmp_path, workload__shapes=[{"batch_size": 1, "sequence_length": 128}, {"batch_size": 1, "sequence_length": 513}])
+    assert not list(tmp_path.rglob("*.json"))
+
+
 # -- what to type -----------------------------------------------------------------------------
 
 

@@ -99,7 +99,7 @@ def test_not_a_number_is_refused():
 
 def test_every_step_ends_in_a_kind_of_its_own():
     kinds = [kind for _, kind in STEPS.values()]
-    assert sorted([*kinds, "measurement"]) == sorted(KINDS)
+    assert sorted([*kinds, "measurement", "monitor", "parity"]) == sorted(KINDS)
 
 
 # -- measurements -----------------------------------------------------------------------------
@@ -139,6 +139,25 @@ def test_a_percentile_below_its_sample_size_is_absent_with_the_reason():
     p99 = record.quantity("latency_p99_s")
     assert p99.value is None and "50 samples" in p99.why
     assert record.quantity("latency_p50_s").value == pytest.approx(0.1)
+
+
+def test_runs_that_are_too_unlike_give_the_extremes_and_no_confidence():
+    """Two runs, one three times as slow: the median of a request in any run lies anywhere between them."""
+    record = measured((run([0.1] * 50, 5.0), run([0.3] * 50, 15.0)))
+    p50 = record.quantity("latency_p50_s")
+    assert (p50.low, p50.high, p50.confidence) == (0.1, 0.3, None) and "100 values of 2 runs count as" in p50.why
+    alike = measured(tuple(run([0.1 + index / 1000 for index in range(50)], 6.2) for _ in range(4)))
+    p50 = alike.quantity("latency_p50_s")
+    assert p50.confidence == 0.95 and 0.1 < p50.low < p50.value < p50.high < 0.149
+
+
+def test_parts_of_a_generation_have_statistics_of_their_own():
+    """Prefill 30 ms, then 10 ms a token; a record without parts has none."""
+    made = Run(start_utc="2026-11-20T09:00:00Z", duration_s=1.0, values_s=(0.07,) * 8, ttft_s=(0.03,) * 8, tpot_s=(0.01,) * 8)
+    record = measured((made,))
+    assert (record.quantity("ttft_p50_s").value, record.quantity("tpot_mean_s").value) == (0.03, pytest.approx(0.01))
+    without = measured((run([0.07] * 8, 1.0),)).quantity("ttft_p50_s")
+    assert not without.known and "not derived from call latencies" in without.why
 
 
 def test_the_example_has_a_p99_with_an_interval():

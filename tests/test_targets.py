@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import os
 import sys
+import types
 from pathlib import Path
 
 import doubles
@@ -509,7 +510,7 @@ def test_the_gpu_is_waited_for_before_the_clock_stops(gpu, expected):
     target.drain()
     assert gpu.log[0] == "record" and gpu.log[-2:] == ["record", "synchronize"] and gpu.log.count("copy out") == len(target.outputs())
     torch.testing.assert_close(target.outputs()[0], expected, rtol=1e-4, atol=1e-5)
-    assert target.seen() == {"device_s_median": 0.0025}, "2.5 ms between its events"
+    assert target.seen() == {"device": "a double", "device_s_median": 0.0025}, "2.5 ms between its events"
     assert len(target.read_back()) == len(target.outputs())
 
 
@@ -539,6 +540,96 @@ def test_what_a_gpu_was_not_given_is_said(gpu):
         made("cuda", task="text-generation", settings={"cuda_graph": True})
     with pytest.raises(BadParams, match="compile_mode with cuda_graph"):
         made("cuda", settings={"cuda_graph": True, "compile": True, "compile_mode": "max-autotune"})
+    with pytest.raises(BadParams, match=r"settings\.compile with the task.*its cache grows"):
+        made("cuda", task="text-generation", settings={"compile": True})
+    with pytest.raises(BadParams, match="only images have channels"):
+        made("cuda", settings={"channels_last": True})
+
+
+def test_tf32_belongs_to_the_setting_and_not_to_whoever_was_prepared_last(gpu):
+    """The flags are of the process: each setting sets its own again before its turn."""
+    plain, quick = made("cuda"), made("cuda", settings={"tf32": True})
+    plain.prepare(SHAPE)
+    quick.prepare(SHAPE)
+    assert torch.backends.cuda.matmul.fp32_precision == torch.backends.cudnn.conv.fp32_precision == "tf32"
+    plain.resume()
+    assert torch.backends.cuda.matmul.fp32_precision == torch.backends.cudnn.conv.fp32_precision == "ieee"
+    assert plain.describe()["tf32"] is False and plain.describe()["precision"] == "fp32" and quick.describe()["precision"] == "tf32"
+
+
+def test_older_releases_have_a_flag_for_tf32():
+    from neuronfit.targets.cuda import _tf32
+
+    older = types.SimpleNamespace(allow_tf32=True)
+    _tf32(older, False)
+    assert older.allow_tf32 is False and not hasattr(older, "fp32_precision")
+
+
+def test_a_gpu_whose_memory_ends_says_so_and_what_to_do(gpu, monkeypatch):
+    def full(*given, **options):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nmore")
+
+    monkeypatch.setattr(model, "build", full)
+    with pytest.raises(WaitingForEvidence, match="ran out of memory at batch .*Tried to allocate 20.00 MiB") as raised:
+        made("cuda").prepare(SHAPE)
+    assert "a smaller batch" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_images_may_be_in_channels_last_and_cudnn_searches(gpu, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    resnet = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic", "image_size": 32}
+    subject_of = targets.Subject(resnet, "image-classification", settings={"channels_last": True})
+    target = targets.made("cuda", subject_of)
+    target.prepare(Shape(batch_size=2, sequence_length=1))
+    assert target._inputs["pixel_values"].is_contiguous(memory_format=torch.channels_last) and torch.backends.cudnn.benchmark is True
+    assert next(one for one in target._model.parameters() if one.dim() == 4).is_contiguous(memory_format=torch.channels_last)
+    target.issue()
+    target.drain()
+    plain = targets.made("cpu", targets.Subject(resnet, "image-classification"))
+    plain.prepare(Shape(batch_size=2, sequence_length=1))
+    plain.issue()
+    torch.testing.assert_close(target.outputs()[0], plain.outputs()[0], rtol=1e-4, atol=1e-5)
+    (said,) = targets.made("cuda", targets.Subject(resnet, "image-classification", precision="fp16")).remarks()
+    assert "channels last" in said.because and target.describe()["channels_last"] is True
+
+
+@pytest.mark.parametrize(("visible", "count", "places"), [(None, 4, ["0", "1", "2", "3", "0"]), ("2,3", 8, ["2", "3", "2"]), (None, 1, ["0", "0"])])
+def test_workers_are_dealt_out_over_the_gpus(monkeypatch, visible, count, places):
+    """One GPU each, so that the whole instance works; more workers than GPUs share."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    target = targets.made("cuda", subject(settings={"workers": len(places)}))
+    assert [target.place(number)["CUDA_VISIBLE_DEVICES"] for number in range(len(places))] == places
+    assert target.describe()["accelerators_used"] == min(len(places), count) and target.describe()["workers"] == len(places)
+
+
+def test_workers_get_the_inputs_that_the_params_file_names(monkeypatch):
+    """What the record says went in is what went in: the file of inputs reaches every worker."""
+    given = inputs_of_a_file()
+    target = targets.made("cpu", subject(settings={"workers": 2, "threads": 1}, inputs=given))
+    told = []
+    start = type(target)._start
+    monkeypatch.setattr(type(target), "_start", lambda self, number, order: told.append(torch.load(order["inputs"])) or start(self, number, order))
+    try:
+        target.prepare(SHAPE)
+        target.issue()
+        target.drain()
+    finally:
+        target.close()
+    assert len(told) == 2 and all(one["input_ids"][0, :3].tolist() == [5, 6, 7] for one in told)
+
+
+def test_a_tokenizer_that_is_counted_is_not_spread_over_workers():
+    with pytest.raises(BadParams, match="tokenizer_time: counted with settings.workers.*one worker.*endpoint"):
+        targets.FromText(targets.made("cpu", subject(settings={"workers": 2})))
+
+
+def inputs_of_a_file():
+    from neuronfit.inputs import Inputs
+
+    return Inputs("prompts.txt, 2 prompts", "0" * 64, texts=("a", "b"), lengths=(3, 3), ids=((5, 6, 7), (8, 9, 10)))
 
 
 def test_a_drain_that_forgets_to_wait_is_caught_by_the_proof(gpu, monkeypatch):

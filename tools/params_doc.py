@@ -46,49 +46,92 @@ UNIT_OF = {
     "workload.shapes.sequence_length": "tokens",
     "workload.shapes.output_length": "tokens",
     "workload.quality.tolerance": "that of the metric",
+    "workload.inputs.count": "inputs",
+    "workload.inputs.seed": "seed",
     "workload.model_changes_per_month": "changes/month",
     "traffic.monthly_volume": "results/month",
     "traffic.concurrency": "requests",
     "baseline.count": "instances",
+    "pricing.discount": "fraction",
+    "pricing.surroundings.usd_per_month": "USD/month",
+    "pricing.surroundings.usd_per_million": "USD/1e6 results",
+    "workload.training.samples": "samples",
+    "workload.training.tokens": "tokens",
+    "workload.training.scaling_efficiency": "fraction",
+    "workload.training.interruptions_per_month": "interruptions/month",
+    "workload.training.runs_per_month": "runs/month",
+    "effort.finding_tasks.low": "person-days",
+    "effort.finding_tasks.likely": "person-days",
+    "effort.finding_tasks.high": "person-days",
+    "effort.upkeep_days_per_release": "person-days/release",
+    "effort.releases_per_year": "releases/year",
+    "effort.second_migration_probability": "fraction",
+    "effort.parallel_days": "days",
+    "policy.doubt.published": "fraction",
+    "policy.doubt.imported": "fraction",
+    "policy.doubt.measured": "fraction",
+    "policy.doubt.estimated": "fraction",
+    "policy.doubt.volume": "fraction",
+    "policy.doubt.price": "fraction",
+    "policy.doubt.estimated_price": "fraction",
     "effort.tasks.low": "person-days",
     "effort.tasks.likely": "person-days",
     "effort.tasks.high": "person-days",
     "effort.day_rate_usd": "USD/person-day",
     "effort.discount_rate": "fraction/year",
     "policy.runs": "runs",
+    "policy.interval_width": "fraction",
+    "policy.capacity.scaling": NO_UNIT,
+    "policy.capacity.target_utilization": "fraction",
+    "policy.capacity.load_bytes_per_s": "bytes/s",
+    "policy.capacity.compile_cache": NO_UNIT,
+    "policy.capacity.min_count": "instances",
+    "policy.capacity.redundancy": "instances",
+    "policy.capacity.zones": "zones",
+    "policy.capacity.failures_per_month": "failures/month",
+    "policy.capacity.seed": "seed",
+    "policy.rate_per_s": "requests/s",
+    "trial.seed": "seed",
+    "trial.rate_per_s": "requests/s",
+    "trial.detect": "fraction",
+    "trial.power": "fraction",
+    "trial.agree_within": "fraction",
+    "trial.criteria.bound": "fraction",
+    "baseline.endpoint.timeout_s": "s",
+    "baseline.endpoint.max_connections": "connections",
 }
 
 MEANING = {
     "workload.kind": "what is moved; training is described, priced and tested for compatibility, but not measured by this code",
     "workload.shapes": "shapes of a call; each is measured, and the first one decides which sequence length is compared",
     "workload.surroundings": "what takes time in a request beside the model; the model has the rest",
-    "workload.quality.metric": "how the candidate's answers are compared with the baseline's",
     "workload.stage": "an experiment, or something that users depend on",
     "traffic.daily_shape": "shape of the day around the mean; the three shapes are our assumption",
     "pricing.region": "AWS region of every price",
     "pricing.overrides": "the team's own rates; they replace the snapshot for these instance types",
     "pricing.overrides.instance_type": "EC2 instance type that the rate is for",
-    "effort.tasks.name": "what has to be done",
     "trial.stages": "stages of the test, in order",
     "trial.stages.name": "name of the stage",
+    "trial.criteria": "success criteria, each with its metric",
+    "trial.criteria.metric": "what is judged",
     "trial.baseline_url": "endpoint that serves the baseline; credentials never belong in this file",
     "trial.candidate_url": "endpoint that serves the candidate; credentials never belong in this file",
 }
 
 SECTION_TEXT = {
     "workload": "What is asked for, independent of any machine. `name`, `model.config` are required. Two measurements belong to one question when kind, architecture, task, weights and lengths are the same; batch size and precision are settings.",
-    "traffic": "How much is asked. Give `mean_per_s` or `monthly_volume`; what is missing is derived (a month has 730 hours), and two values that disagree by more than a fifth are a finding. Without this section, utilization, cost at your traffic and payback wait.",
+    "traffic": "How much is asked. Give `mean_per_s` or `monthly_volume`, or name a file of recorded traffic in `trace` (what it may be: [`neuronfit traffic`](commands.md#neuronfit-traffic)); what is declared wins, and a difference of more than a tenth is a finding. What is missing is derived (a month has 730 hours), and two values that disagree by more than a fifth are a finding. Without this section, utilization, cost at your traffic and payback wait.",
     "objective": "The promise that must be kept. A latency is that of one call: queueing is not in it. A figure that misses a bound gives way to one that keeps it.",
     "baseline": "Where it runs today: one target. `instance_type` is any type of the catalogue; a wrong one is answered with the nearest names.",
     "candidates": "Where it might run: a list of at least one target, with the same keys as `baseline`. Names must differ from each other and from the baseline's, and cannot be `cpu` or `baseline`.",
     "evidence": "Record files from other hosts, adopted whenever step 4 runs. A list; may be empty.",
     "pricing": "One price basis for every target. Two bases are never compared.",
-    "effort": "What the move costs in people. The default tasks are those of a medium migration of one service: replace them with your own plan.",
+    "effort": "What the move costs in people. The default tasks are those of a medium migration of one service: replace them with your own plan. Each blocker and condition that steps 2 and 3 find becomes a task on top.",
     "trial": "The controlled production test, fixed before it starts. Step 8 registers the plan as a record.",
     "policy": "What counts as different, how long to measure, and what a verdict needs.",
 }
 
-NOT_JUDGED = ("workload.quality", "traffic.concurrency", "objective.ttft_p99_ms", "objective.deadline_h")
+NOT_JUDGED: tuple[str, ...] = ()
 """Keys that are recorded and shown while no step decides by them; a test notices when one does."""
 
 SETTINGS = {
@@ -102,6 +145,11 @@ SETTINGS = {
     "optlevel": "1, 2 or 3; default 2",
     "native_int64": "disabled or enabled; default disabled; passed on Trn2 and later to neuronx-cc 2.27 or later, because a change of the compiler's own default is announced",
     "implicit_integer_downcast": "all or none; default all; passed where native_int64 is, for the same reason",
+    "workers": "processes side by side, one NeuronCore each, or a share of the CPU's threads; default 1",
+    "data_parallel": "NeuronCores over which one call is split; default 1",
+    "mode": "compiled or eager; default: both are measured",
+    "compile_mode": "default, reduce-overhead or max-autotune; with compile",
+    "cuda_graph": "true or false: one captured graph replayed for each call; default false; not for generation",
 }
 """Key of a target's ``settings`` -> what it does, for the paths that this code measures."""
 
@@ -212,7 +260,12 @@ def _default(field: FieldInfo) -> str:
 
 
 def _allowed(key: str, field: FieldInfo) -> str:
-    known = {"pricing.region": prices.regions(), "pricing.purchase_option": prices.options(), "workload.model.task": tuple(TASKS)}
+    known = {
+        "pricing.region": prices.regions(),
+        "pricing.purchase_option": prices.OPTIONS,
+        "pricing.overrides.purchase_option": prices.OPTIONS,
+        "workload.model.task": tuple(TASKS),
+    }
     if key == "traffic.sequence_lengths":
         return "whole numbers from 1, each with a number above 0"
     options = known.get(key) or _options(field.annotation)

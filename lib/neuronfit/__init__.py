@@ -3,10 +3,12 @@
 The order in which to read the package, which is also the order in which modules may import each
 other:
 
-leaves    provenance, errors, units, stats, files
-nouns     params, system, record, catalog, plausibility, dossier, model, workload, question
-verbs     profile, check, hlo, memory, dependencies, examine, compatibility, buckets, compile, diagnose,
-          measure (with targets), adopt, compare, utilization, cost, effort, trial, decide
+leaves    provenance, errors, units, stats, draws, sequential, files
+nouns     sections, params, system, traced, served, fleets, record, catalog, plausibility, dossier, model, workload, question,
+          traffic, inputs
+verbs     profile, check, hlo, memory, dependencies, examine, recipe, compatibility, buckets, compile, diagnose,
+          watch, measure (with targets, load), adopt, price_lists, parity, compare, capacity, utilization,
+          useful, doubt, training, cost, tasks, effort, handover, splitter, trial, decide
 edges     show, report, series, cli
 
 ``from neuronfit import Question`` is the usual beginning; importing the package itself does

@@ -486,6 +486,8 @@ def _bottom_line(question: Question, figures: dict[str, list[Measurement]], pair
     plural = "s" if len(rows) != 1 else ""
     if not pairs:
         lacking = [name for name, usable_rows in figures.items() if not usable_rows]
-        return f"{have} figure{plural} for this workload; nothing to compare yet, since {', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} none."
+        what = "no VALID one" if any(row.valid is False for row in rows if row.target in lacking) else "none"
+        verb = "has" if len(lacking) == 1 else "have"
+        return f"{have} figure{plural} for this workload; nothing to compare yet, since {', '.join(lacking)} {verb} {what}."
     leading = next((entry for entry in pairs if entry.mode == "matched"), pairs[0])
     return f"{have} figure{plural} for this workload: {leading.sentence}"

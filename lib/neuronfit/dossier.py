@@ -8,6 +8,7 @@ never edited or overwritten.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Iterator, Optional, TypeVar, Union
 
@@ -23,10 +24,15 @@ Kind = TypeVar("Kind", bound=Record)
 
 
 class Dossier:
-    """The folder of one workload. Creating the object touches nothing on disk."""
+    """The folder of one workload. Creating the object touches nothing on disk.
 
-    def __init__(self, folder: Union[str, Path]):
+    ``work`` says what one result of the workload costs at least, where that is known; measurements are
+    held against it on admission.
+    """
+
+    def __init__(self, folder: Union[str, Path], work: Callable[[], Optional[plausibility.Work]] = lambda: None):
         self.folder = Path(folder)
+        self.work = work
         self.records_folder = self.folder / "records"
         self.executed_folder = self.folder / "executed"
 
@@ -43,7 +49,7 @@ class Dossier:
         duplicate. Plausibility findings are recomputed here, whoever wrote the record. Raises :class:`~neuronfit.errors.BadRecord` when the record belongs to another
         question and :class:`~neuronfit.errors.NotWritable` when the folder cannot be written.
         """
-        record = _checked(record).sealed()
+        record = _checked(record, self.work() if isinstance(record, Measurement) else None).sealed()
         self._check_question(record)
         twin = self._twin_of(record)
         if twin is not None:
@@ -72,7 +78,7 @@ class Dossier:
 
     def _twin_of(self, record: Kind) -> Optional[Kind]:
         same_kind = [other for other in self if isinstance(other, type(record))]
-        if not isinstance(record, Measurement):
+        if not isinstance(record, (Measurement, records.Parity, records.Monitor)):
             same_kind = same_kind[-1:]
         return next((other for other in reversed(same_kind) if other.says_the_same_as(record)), None)
 
@@ -126,6 +132,27 @@ class Dossier:
             and (profile is None or entry.workload.fingerprint == profile.workload.fingerprint)
         ]
 
+    def monitors(self, target: Optional[str] = None) -> list[records.Monitor]:
+        """What device monitors saw, for the present question, oldest first, of one target or of all."""
+        profile = self.latest(records.Profile)
+        return [
+            entry
+            for entry in self
+            if isinstance(entry, records.Monitor)
+            and (target is None or entry.target == target)
+            and (profile is None or entry.workload.fingerprint == profile.workload.fingerprint)
+        ]
+
+    def parities(self) -> list[records.Parity]:
+        """Comparisons of outputs for the present question, one per pair: the newest that passed or failed, else the newest."""
+        profile, found = self.latest(records.Profile), {}
+        for entry in self:
+            if isinstance(entry, records.Parity) and (profile is None or entry.workload.fingerprint == profile.workload.fingerprint):
+                pair = (entry.baseline.target, entry.candidate.target)
+                if entry.verdict in ("pass", "fail") or pair not in found or found[pair].verdict not in ("pass", "fail"):
+                    found[pair] = entry
+        return list(found.values())
+
     def get(self, record_id: str) -> Record:
         """The record with this id. Raises :class:`~neuronfit.errors.BadRecord` when there is none."""
         for path in self.files():
@@ -134,12 +161,12 @@ class Dossier:
         raise BadRecord("no record has the id", record_id, allowed=f"{len(self.files())} records in {self.records_folder}")
 
 
-def _checked(record: Kind) -> Kind:
+def _checked(record: Kind, work: Optional[plausibility.Work] = None) -> Kind:
     """The record with its plausibility findings recomputed; other findings are kept."""
     if not isinstance(record, Measurement):
         return record
     kept = tuple(finding for finding in record.findings if finding.code not in plausibility.CODES)
-    return record.model_copy(update={"findings": (*kept, *plausibility.check(record))})
+    return record.model_copy(update={"findings": (*kept, *plausibility.check(record, work))})
 
 
 def _kind_name(kind: type[Record]) -> str:

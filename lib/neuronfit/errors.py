@@ -9,6 +9,7 @@ next. ``exit_status`` is what the command line ends with.
     |   |-- BadRecord                  a record file that is truncated, foreign or of another question
     |   |-- NotFound                   a name that is not in the catalogue, with the nearest ones
     |   |-- NotComparable              two numbers that must not be put side by side
+    |   |-- MissingPackage             an optional package is not installed on this host
     |   `-- NotWritable                a folder or file that cannot be written
     |-- CheckFailed           exit 1   a blocker was found, or a criterion failed
     `-- WaitingForEvidence    exit 3   nothing is wrong, something is missing
@@ -25,6 +26,7 @@ __all__ = [
     "BadParams",
     "BadRecord",
     "CheckFailed",
+    "MissingPackage",
     "NeuronFitError",
     "NotComparable",
     "NotFound",
@@ -72,6 +74,10 @@ class NotFound(BadInput):
 
 class NotComparable(BadInput):
     """Two numbers that must not be put side by side (price basis, unit, currency)."""
+
+
+class MissingPackage(BadInput):
+    """An optional package is needed here and is not installed."""
 
 
 class NotWritable(BadInput):

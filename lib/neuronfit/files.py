@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Union
 
 from neuronfit.errors import NotWritable
 
 __all__ = ["check_writable", "write_whole"]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to a temporary name beside ``path`` and rename it, creating the folder if needed.
+def write_whole(path: Path, text: Union[str, bytes]) -> None:
+    """Write ``text`` (in UTF-8) or bytes to a temporary name beside ``path`` and rename it, creating the folder if needed.
 
     A reader, and whatever interrupts us, sees the old file or the new one and nothing between. Raises
     :class:`~neuronfit.errors.NotWritable`.
@@ -21,8 +22,8 @@ def write_whole(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("utf-8") if isinstance(text, str) else text)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o644)

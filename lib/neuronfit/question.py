@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from neuronfit import params as params_module
-from neuronfit.catalog import instances, prices
+from neuronfit.catalog import instances, models, prices
 from neuronfit.dossier import Dossier
 from neuronfit.errors import BadParams, NotFound, nearest
 from neuronfit.model import TASKS, config_digest, position_limit, read_config
 from neuronfit.params import SECTIONS, Params, Target
-from neuronfit.record import WorkloadRef
+from neuronfit.plausibility import Work, work_of
+from neuronfit.record import Profile, WorkloadRef
 from neuronfit.workload import fingerprint
 
 __all__ = ["CPU", "Question", "params_file", "params_folder", "project_root", "reports_folder"]
@@ -109,7 +110,7 @@ class Question:
             if target.name == name:
                 return target
         if name == CPU:
-            return Target(name=CPU, instance_type="this-host", path="cpu")
+            return Target(name=CPU, instance_type=instances.THIS_HOST, path="cpu")
         known = [target.name for target in self.targets] + ["baseline", CPU]
         near = nearest(name, known)
         raise NotFound("unknown target", name, allowed=", ".join(known) + (f" (nearest: {near[0]})" if near else ""))
@@ -118,13 +119,19 @@ class Question:
         for target in self.targets:
             if target.name == CPU or (target.name == "baseline" and target is not self.params.baseline):
                 raise BadParams("a target cannot be named", target.name, allowed="any other name", next="rename it")
-            self._check_instance(target.name, target.instance_type)
+            if (target.path, target.instance_type) != ("cpu", "this-host"):  # the CPU at hand, as a declared target
+                self._check_instance(target.name, target.instance_type)
+            if target.instance_type == instances.THIS_HOST and target.path not in ("cpu", "endpoint"):
+                raise BadParams(
+                    f"{target.name}: instance_type this-host with path", target.path, allowed="cpu, endpoint", next="name the EC2 type it runs on"
+                )
         for entry in self.params.pricing.overrides:
             self._check_instance("pricing.overrides", entry.instance_type)
         pricing = self.params.pricing
         for what, value, known in (
             ("pricing.region", pricing.region, prices.regions()),
-            ("pricing.purchase_option", pricing.purchase_option, prices.options()),
+            ("pricing.purchase_option", pricing.purchase_option, prices.OPTIONS),
+            *(("pricing.overrides: purchase_option", entry.purchase_option, prices.OPTIONS) for entry in pricing.overrides if entry.purchase_option),
         ):
             if value not in known:
                 near = nearest(value, known)
@@ -151,13 +158,30 @@ class Question:
             )
 
     def _check_lengths(self) -> None:
-        """Lengths of the traffic that the position embeddings cannot hold are refused."""
+        """Lengths of the shapes and of the traffic that the position embeddings cannot hold are refused."""
+        self._check_shapes()
         lengths = self.params.traffic.sequence_lengths
         limit = position_limit(self.config) if lengths else None
         if limit is not None and max(lengths) > limit:
             raise BadParams(
                 "traffic.sequence_lengths: longer than the model has positions for", max(lengths), allowed=f"1 to {limit} tokens", next="cut or split"
             )
+
+    def _check_shapes(self) -> None:
+        """A prompt with the text generated after it has to fit; an encoder-decoder's output has positions of its own."""
+        task = self.params.workload.model.task
+        limit = position_limit(self.config) if TASKS[task].input == "text" else None
+        for shape in self.params.workload.shapes if limit else ():
+            after = (shape.output_length or 0) if task == "text-generation" else 0
+            what = "sequence_length + output_length" if after else "sequence_length"
+            longest = max(shape.sequence_length + after, (shape.output_length or 0) if task == "text2text-generation" else 0)
+            if longest > limit:
+                raise BadParams(
+                    f"workload.shapes: {what} is more than {self.config['model_type']} has positions for",
+                    longest,
+                    allowed=f"1 to {limit} tokens",
+                    next=f"set it to {limit} or less, or choose a model with longer context",
+                )
 
     # -- files ------------------------------------------------------------------------------
 
@@ -182,7 +206,19 @@ class Question:
 
     @cached_property
     def dossier(self) -> Dossier:
-        return Dossier(self.reports / self.name)
+        return Dossier(self.reports / self.name, self.work)
+
+    def work(self) -> Optional[Work]:
+        """What one result costs at least (:func:`neuronfit.plausibility.work_of`); ``None`` while the number of parameters is not known.
+
+        It is read from step 1's profile, or from the catalogue of models; nothing is built to count it.
+        """
+        profile = self.dossier.latest(Profile)
+        try:
+            count = profile.parameters.value if profile else float(models.find(self.published_as).parameters)
+        except NotFound:
+            count = None
+        return work_of(self.config, TASKS[self.params.workload.model.task].result, count) if count else None
 
     @property
     def published_as(self) -> str:

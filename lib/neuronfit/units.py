@@ -74,6 +74,10 @@ _ALL = (
     Metric("rate_per_s", "1/s", None, "offered load", "/s", digits=4),
     Metric("utilization", "fraction", "higher", "busy", "%", 100.0, 2),
     Metric("instances", "instances", "lower", "instances", "", digits=4),
+    Metric("power_w", "W", None, "power", "W", digits=3),
+    Metric("flop_per_s", "FLOP/s", None, "work done", "TFLOP/s", 1e-12, 3),
+    Metric("instance_hours", "h", "lower", "instance-hours", "h", digits=4),
+    Metric("late_fraction", "fraction", "lower", "later than the objective", "%", 100.0, 2),
     # money
     Metric("usd_per_hour", "USD/h", "lower", "price", "$/h", digits=4),
     Metric("usd_per_million", "USD/1e6", "lower", "cost per million", "$", digits=3),
@@ -81,6 +85,16 @@ _ALL = (
     Metric("usd", "USD", None, "money", "$", digits=3),
     Metric("per_usd", "1/USD", "higher", "results per dollar", "/$", digits=4),
     Metric("per_s_per_usd_hour", "1/s/(USD/h)", "higher", "throughput per dollar-hour", "/s per $/h", digits=4),
+    # agreement of two sides' answers
+    Metric("cosine", "cosine", "higher", "cosine similarity", "", digits=6),
+    Metric("max_abs_error", "output", "lower", "largest absolute error", "", digits=3),
+    Metric("max_rel_error", "fraction", "lower", "largest relative error", "%", 100.0, 3),
+    Metric("kl_divergence", "nats", "lower", "KL divergence", "nats", digits=3),
+    Metric("top1_agreement", "fraction", "higher", "same first answer", "%", 100.0, 4),
+    Metric("topk_agreement", "fraction", "higher", "same leading answers", "%", 100.0, 4),
+    Metric("greedy_match", "fraction", "higher", "tokens before the first difference", "%", 100.0, 4),
+    Metric("exact_match", "fraction", "higher", "identical outputs", "%", 100.0, 4),
+    Metric("accuracy", "fraction", "higher", "right by the labels", "%", 100.0, 4),
     # change and effort
     Metric("ratio", "ratio", None, "candidate / baseline", "x", digits=3),
     Metric("fraction", "fraction", None, "share", "%", 100.0, 2),
@@ -97,7 +111,7 @@ def _round(value: float, digits: int, money: bool) -> str:
     if value == 0:
         return "0"
     if money:
-        decimals = 0 if size >= 99.995 else 2 if size >= 0.9995 else 3
+        decimals = 0 if size >= 99.995 else 2 if size >= 0.9995 else 3 if size >= 0.00995 or size < 1e-4 else 2 - math.floor(math.log10(size))
     elif size < 1e-4:
         return f"{value:.{digits - 1}e}"
     else:

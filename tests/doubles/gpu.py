@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -72,6 +73,8 @@ def install(monkeypatch: Any) -> None:
 
     def to_tensor(self: torch.Tensor, *where: Any, **options: Any) -> torch.Tensor:
         if where[:1] == ("cuda",):
+            if _capturing:
+                raise RuntimeError("memory that is allocated while a graph is captured is not what a call is given later")
             if options.get("non_blocking") and id(self) not in _pinned:
                 raise RuntimeError("a copy that does not block needs pinned memory, or it blocks and is slow")
             log.append("copy in")
@@ -88,6 +91,8 @@ def install(monkeypatch: Any) -> None:
     _kept: list[torch.Tensor] = []
 
     def make(*sizes: Any, pin_memory: bool = False, device: Any = None, **options: Any) -> torch.Tensor:
+        if device is not None and not str(device).startswith("cuda"):
+            options["device"] = device
         made = empty(*sizes, **options)
         if pin_memory:
             made.fill_(math.nan)
@@ -107,13 +112,23 @@ def install(monkeypatch: Any) -> None:
         log.append("capture")
         if _queue:
             raise RuntimeError("operation not permitted when stream is capturing")
-        yield
+        if "side stream" not in log:
+            raise RuntimeError("a graph is captured after calls on a side stream, or it holds what libraries set up in their first call")
+        _capturing.append(graph)
+        try:
+            yield
+        finally:
+            _capturing.remove(graph)
 
     @contextmanager
     def stream(of: Stream) -> Any:
+        log.append("side stream")
         yield
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a double")
+    monkeypatch.setattr(torch.backends.cuda, "matmul", SimpleNamespace(fp32_precision="none"))
+    monkeypatch.setattr(torch.backends.cudnn, "conv", SimpleNamespace(fp32_precision="none"))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**34, 2**34))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)

@@ -123,9 +123,11 @@ def read(path: Union[str, Path], *, format: Optional[str] = None, declared: Opti
     try:
         readings = module.read(document, name)
     except BadRecord as error:
-        raise BadRecord(
-            f"{FORMATS[name]}: {error.what}", error.value if error.value is not None else path.name, allowed=error.allowed, next=error.next
-        ) from None
+        readings = _of_cut(module, document, name, error)
+        if not readings:
+            raise BadRecord(
+                f"{FORMATS[name]}: {error.what}", error.value if error.value is not None else path.name, allowed=error.allowed, next=error.next
+            ) from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError) as error:
         because = f"{type(error).__name__} at an unexpected place"
         raise BadRecord(
@@ -137,7 +139,33 @@ def read(path: Union[str, Path], *, format: Optional[str] = None, declared: Opti
             reading.fault("values_missing", f"{document.not_numbers} values of the file are NaN or infinite: missing, not zero", "check the run")
         if declared:
             declare(reading, declared)
+        _degree_in_name(reading, path.stem)
     return FileRead(path, name, readings, document)
+
+
+def _of_cut(module: ModuleType, document: Document, name: str, error: BadRecord) -> list[Reading]:
+    """What a JSON file says before the place where it is cut off: to look at, never to adopt."""
+    mended = document.mended() if "cut off" in error.what else None
+    if mended is None:
+        return []
+    try:
+        readings = [reading for reading in module.read(mended, name) if reading.has_figures]
+    except (BadRecord, KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError):
+        return []
+    for reading in readings:
+        reading.fault("cut_off", f"{error.what}: what stands before it is shown and cannot be adopted", "copy the whole file again")
+        reading.refused, reading.instead = error.what, "copy the whole file again"
+    return readings
+
+
+def _degree_in_name(reading: Reading, stem: str) -> None:
+    """Only the file's name says on how many accelerators it ran."""
+    rate, match = reading.values.get("output_tokens_per_s"), re.search(r"(?:^|[_.-])tp[_-]?(\d+)(?=[_.-]|$)", stem, re.IGNORECASE)
+    if not match or not rate or reading.settings.get("tp_degree") or int(match.group(1)) < 2:
+        return
+    degree = int(match.group(1))
+    because = f"tensor-parallel degree {degree} is only in the file's name: {rate / degree:.4g} output tokens/s per accelerator, if so"
+    reading.fault("not_in_file", because, f"say it with --tp-degree {degree}")
 
 
 def _recognised(document: Document, path: Path) -> str:

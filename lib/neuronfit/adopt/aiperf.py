@@ -24,6 +24,7 @@ FORMATS = {
     "aiperf_jsonl": "AIPerf records, a JSON line per request",
     "genai_perf_csv": "AIPerf or GenAI-Perf export, CSV",
     "aiperf_console": "AIPerf or GenAI-Perf console table",
+    "perf_analyzer_raw": "perf_analyzer's raw export under GenAI-Perf, JSON",
 }
 
 _TAGS = {
@@ -51,6 +52,8 @@ def recognise(head: bytes, name: str) -> Optional[str]:
             and re.search(r'"(request_latency|error_request_count|x_request_id)"', first)
         ):
             return "aiperf_jsonl"
+        if '"experiments"' in text and '"response_timestamps"' in text:
+            return "perf_analyzer_raw"
         if re.search(r'"(request_throughput|request_latency|time_to_first_token)"\s*:\s*\{', text) and '"avg"' in text and '"unit"' in text:
             return "aiperf_json"
     if re.match(r"\"?Metric\"?,\"?avg\"?,", bare) and re.search(r"(?i)request latency|time to first token|request throughput", text):
@@ -65,6 +68,8 @@ def read(document: Document, format: str) -> list[Reading]:
         return _records(document)
     if format == "genai_perf_csv":
         return _csv(document)
+    if format == "perf_analyzer_raw":
+        return _raw(document)
     tables = [table for table in box_tables(document.text) if table.header and table.header[0] in ("Metric", "Statistic")]
     if not tables:
         raise BadRecord("no metric table in the console text", document.name, allowed="the table with its header row")
@@ -200,6 +205,8 @@ def _configured(reading: Reading, config: dict[str, Any]) -> None:
     if isinstance(names, list) and names:
         reading.model = str(names[0])
     walk(config)
+    if reading.model is None and isinstance(config.get("model"), list) and config["model"]:
+        reading.model = str(config["model"][0])
 
 
 def _records(document: Document) -> list[Reading]:
@@ -253,6 +260,44 @@ def _records(document: Document) -> list[Reading]:
     if not samples:
         reading.refused = "no request of the file has an answer"
     return [_finished(reading)]
+
+
+def _raw(document: Document) -> list[Reading]:
+    """Nanoseconds: when each request was sent and when each piece of its answer came. The tokens of a piece are not counted here."""
+    data = document.json
+    readings = []
+    for entry in data.get("experiments") or []:
+        load = entry.get("experiment") or {}
+        reading = Reading("perf_analyzer_raw", tool="GenAI-Perf", tool_version=str(data.get("version") or "") or None)
+        reading.label = f"{load.get('mode')} {load.get('value')}"
+        if load.get("mode") == "concurrency":
+            reading.concurrency = number(load.get("value"))
+        elif load.get("mode") == "request_rate":
+            reading.request_rate = number(load.get("value"))
+        samples, lost = [], 0
+        for request in entry.get("requests") or []:
+            sent, pieces = number(request.get("timestamp")), [number(value) for value in request.get("response_timestamps") or []]
+            times = [value for value in pieces if value is not None]
+            if sent is None or not times:
+                lost += 1
+                continue
+            outputs = request.get("response_outputs") or []
+            if len(times) > 1 and outputs and "[DONE]" in str(outputs[-1]):
+                times = times[:-1]
+            streamed = len(times) > 1
+            samples.append(Sample((times[-1] - sent) * 1e-9, (times[0] - sent) * 1e-9 if streamed else None, start_s=sent * 1e-9))
+        reading.samples, reading.failed = tuple(samples), lost
+        if data.get("service_kind") != "openai":
+            reading.result_unit = "inference"
+        reading.fault(
+            "not_in_file",
+            "token counts are not in the raw export: no time per token and no tokens/s",
+            "adopt profile_export_genai_perf.json beside it",
+        )
+        if not samples:
+            reading.refused = "no request of the file has an answer"
+        readings.append(_finished(reading))
+    return readings
 
 
 def _value(metrics: dict[str, Any], *names: str) -> Any:

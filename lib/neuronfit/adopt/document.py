@@ -107,6 +107,28 @@ class Document:
             what = "the JSON is cut off" if at_end or text.rstrip()[-1:] not in "]}" else f"not valid JSON ({error.msg})"
             raise BadRecord(f"{what} at line {error.lineno}, column {error.colno}", where or self.name, next="copy the whole file again") from None
 
+    def mended(self) -> Optional["Document"]:
+        """A JSON text that is cut off, closed after its last complete value; ``None`` where it is not cut off or nothing is left.
+
+        What it holds is for a look: a statistic may be missing that the whole file has.
+        """
+        text, closers, whole_until, in_string, escaped = self.text, [], None, False, False
+        for place, sign in enumerate(text):
+            if in_string:
+                in_string, escaped = sign != '"' or escaped, sign == "\\" and not escaped
+            elif sign == '"':
+                in_string = True
+            elif sign in "{[":
+                closers.append("}" if sign == "{" else "]")
+            elif sign in "}]" and closers:
+                closers.pop()
+                whole_until = (place + 1, "".join(reversed(closers)))
+            elif sign == "," and closers:
+                whole_until = (place, "".join(reversed(closers)))
+        if not closers or whole_until is None:
+            return None
+        return Document((text[: whole_until[0]] + whole_until[1]).encode(), self.name)
+
     def _constant(self, name: str) -> None:
         self.not_numbers += 1
 

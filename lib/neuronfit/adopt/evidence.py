@@ -96,7 +96,13 @@ def declare(reading: Reading, declared: Declared) -> Reading:
             reading.facts["declared instance type"] = said
         elif own != said:
             reading.fault("declared_contradicts_file", f"instance_type was declared as {said}, the file says {own}, which counts")
-    rules.declare(reading, requests=declared.requests, concurrency=declared.concurrency, output_length=declared.output_length)
+    rules.declare(
+        reading,
+        requests=declared.requests,
+        concurrency=declared.concurrency,
+        output_length=declared.output_length,
+        batch_size=declared.batch_size,
+    )
     return reading
 
 
@@ -123,6 +129,8 @@ def missing_settings(reading: Reading) -> tuple[str, ...]:
         found.append("instance_type")
     if reading.completed is None and not reading.samples:
         found.append("number of requests")
+    if any(fault.code == "failures_not_stated" for fault in reading.faults):
+        found.append("failed requests")
     return tuple(found)
 
 

@@ -265,6 +265,13 @@ def _lengths(readings: list[Reading]) -> None:
     for reading in readings:
         groups[reading.facts.get("payload", "")].append(reading)
     for payload, rows in groups.items():
+        prompts = [row.input_tokens for row in rows if row.input_tokens]
+        if prompts and max(prompts) > 1.05 * min(prompts):
+            failing = any(row.values.get("error_fraction") for row in rows)
+            why = "failed requests changed the mix" if failing else "the rows have different prompts"
+            because = f"on {payload} prompts have {min(prompts):,.0f} to {max(prompts):,.0f} tokens on average: {why}"
+            for row in rows:
+                row.fault("rows_differ", because, "compare rows with the same prompts only")
         lengths = {row.facts["experiment"]: row.output_tokens for row in rows if row.output_tokens}
         if len(lengths) < 2 or max(lengths.values()) < 1.3 * min(lengths.values()):
             continue

@@ -70,10 +70,12 @@ def _inner(data: Any, *path: str) -> dict[str, Any]:
 
 def _benchmark(entry: dict[str, Any], version: Any, spec: dict[str, Any]) -> Reading:
     config = _inner(entry, "config")
-    strategy = _inner(config, "strategy") or _inner(entry, "args", "strategy") or _inner(entry, "args", "profile")
+    strategy = (
+        _inner(config, "strategy") or _inner(entry, "scheduler", "strategy") or _inner(entry, "args", "strategy") or _inner(entry, "args", "profile")
+    )
     kind = str(strategy.get("type_") or strategy.get("kind") or "")
     rate = number(strategy.get("rate"))
-    backend = _inner(config, "backend") or _inner(spec, "backend")
+    backend = _inner(config, "backend") or _inner(spec, "backend") or _inner(entry, "benchmarker", "backend") or _worker(entry)
     reading = Reading("guidellm_json", tool="GuideLLM", tool_version=str(version) if version else None, model=_text(backend.get("model")))
     reading.label = f"{kind} {rate:g}/s" if rate and kind in ("constant", "poisson", "async") else kind
     if kind in ("constant", "poisson", "async"):
@@ -110,7 +112,9 @@ def _benchmark(entry: dict[str, Any], version: Any, spec: dict[str, Any]) -> Rea
         reading.facts["requests cut off by the end of the run"] = str(incomplete)
     scheduler = _inner(entry, "scheduler_metrics") or _inner(entry, "run_stats")
     begin, end = number(scheduler.get("measure_start_time")), number(scheduler.get("measure_end_time"))
-    reading.duration_s = end - begin if begin and end and end > begin else number(entry.get("duration"))
+    if begin is None or end is None:
+        begin, end = number(entry.get("start_time")), number(entry.get("end_time"))
+    reading.duration_s = end - begin if begin is not None and end is not None and end > begin else number(entry.get("duration"))
     if reading.request_rate and reading.completed and reading.duration_s:
         achieved = reading.completed / reading.duration_s
         reading.facts["achieved"] = f"{achieved:.3g} requests/s over {reading.duration_s:.3g} s, {reading.request_rate:g} configured"
@@ -120,8 +124,7 @@ def _benchmark(entry: dict[str, Any], version: Any, spec: dict[str, Any]) -> Rea
     scheduled = number(_branch(metrics.get("request_scheduled_latency")).get("mean"))
     if scheduled is not None:
         reading.printed["latency from schedule, mean"] = f"{scheduled:g} s"
-    expected = next((part for part in spec.get("data") or [] if isinstance(part, dict) and part.get("output_tokens")), {})
-    reading.expected_output_tokens = number(expected.get("output_tokens"))
+    reading.expected_output_tokens = _asked_tokens(entry, spec)
     _mock(reading, backend)
     _requests(reading, entry)
     if kind == "poisson":
@@ -131,6 +134,22 @@ def _benchmark(entry: dict[str, Any], version: Any, spec: dict[str, Any]) -> Rea
         reading.fault("latency_bound", "all requests were sent at once: take the throughput from this row, and no latency")
     reading.definitions.update(latency_from="send", tpot="the tool's inter token latency, first token left out")
     return examine(reading)
+
+
+def _worker(entry: dict[str, Any]) -> dict[str, Any]:
+    """Version 0.2 keeps the server in ``worker`` as ``backend_target`` and ``backend_model``."""
+    worker = _inner(entry, "worker")
+    return {name: worker[f"backend_{name}"] for name in ("model", "target") if worker.get(f"backend_{name}")}
+
+
+def _asked_tokens(entry: dict[str, Any], spec: dict[str, Any]) -> Optional[float]:
+    """Output tokens that the synthetic data asked for: a dict under ``data``, or text such as ``prompt_tokens=512,output_tokens=128``."""
+    expected = next((part for part in spec.get("data") or [] if isinstance(part, dict) and part.get("output_tokens")), {})
+    if expected:
+        return number(expected.get("output_tokens"))
+    said = _inner(entry, "request_loader").get("data") or _inner(entry, "benchmarker", "requests").get("data")
+    match = re.search(r"[\"']?output_tokens[\"']?\s*[=:]\s*(\d+)", str(said or ""))
+    return float(match.group(1)) if match else None
 
 
 def _branch(metric: Any) -> dict[str, Any]:
@@ -159,7 +178,7 @@ def _distribution(reading: Reading, part: dict[str, Any], kind: str, factor: flo
 def _branch_counts(totals: Any, entry: dict[str, Any]) -> tuple[Optional[int], Optional[int], int]:
     """Answered, failed, and cut off by the end."""
     if not isinstance(totals, dict):
-        totals = _inner(entry, "request_totals") or _inner(entry, "scheduler_metrics", "requests_made")
+        totals = _inner(entry, "request_totals") or _inner(entry, "scheduler_metrics", "requests_made") or _inner(entry, "run_stats", "requests_made")
     done, errored, open_ones = (whole(totals.get(name)) for name in ("successful", "errored", "incomplete"))
     return done, errored, open_ones or 0
 
@@ -207,8 +226,20 @@ def _csv(document: Document) -> list[Reading]:
     readings = [_csv_row(table, row) for row in table.rows]
     if table.cut:
         readings[-1].fault("cut_off", "the last row of the file is cut off", "copy the whole file again")
+    _not_queueing(readings)
     _repetitions(readings)
     return readings
+
+
+def _not_queueing(readings: list[Reading]) -> None:
+    """A first token that takes as long with one request at a time waits for no queue."""
+    alone: dict[Optional[str], float] = {}
+    for reading in readings:
+        if reading.label.startswith("synchronous") and (first := reading.values.get("ttft_mean_s")):
+            alone[reading.model] = max(alone.get(reading.model, 0.0), first)
+    for reading in readings:
+        if reading.values.get("ttft_mean_s", 0.0) <= 1.25 * alone.get(reading.model, 0.0):
+            reading.faults[:] = [fault for fault in reading.faults if fault.code != "queueing"]
 
 
 def _csv_row(table: Table, row: dict[str, str]) -> Reading:

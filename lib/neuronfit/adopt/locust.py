@@ -98,7 +98,7 @@ def _history(table: Table) -> Reading:
             allowed="a run long enough to settle",
             next="adopt the stats file",
         )
-    rates = [rate for row in steady if (rate := table.number(row, "Requests/s")) is not None]
+    rates = [rate - (table.number(row, "Failures/s") or 0.0) for row in steady if (rate := table.number(row, "Requests/s")) is not None]
     reading.give("requests_per_s", median(rates) if rates else None)
     reading.concurrency = float(most)
     last = rows[-1]

@@ -20,6 +20,8 @@ __all__ = ["FORMATS", "read", "recognise"]
 FORMATS = {"mlperf_summary": "MLPerf LoadGen summary, text", "mlperf_detail": "MLPerf LoadGen detail log, :::MLLOG lines"}
 _SCENARIOS = {"singlestream": "single_stream", "multistream": "offline", "offline": "offline", "server": "server", "interactive": "server"}
 
+_KINDS = {"latency": "latency", "first token latency": "ttft", "time to output token": "tpot"}
+
 
 def recognise(head: bytes, name: str) -> Optional[str]:
     text = head.decode("utf-8", "replace")
@@ -36,8 +38,10 @@ def _summary(document: Document) -> Reading:
     pairs = dict(re.findall(r"^\s*([^:\n]+?)\s*:\s*(.+?)\s*$", document.text, re.MULTILINE))
     reading = _started(pairs.get("Scenario"), pairs.get("SUT name"), "mlperf_summary")
     for key, value in pairs.items():
-        if match := re.match(r"(\d+(?:\.\d+)?) percentile latency \(ns\)$", key):
-            _percentile(reading, float(match.group(1)), number(value))
+        if match := re.match(r"(\d+(?:\.\d+)?)(?:th)? percentile (latency|first token latency|time to output token) \(ns\)$", key, re.IGNORECASE):
+            _percentile(reading, float(match.group(1)), number(value), _KINDS[match.group(2).lower()])
+        elif match := re.match(r"(Min|Max|Mean) (First Token latency|Time to Output Token) \(ns\)$", key, re.IGNORECASE):
+            _spread(reading, match.group(1).lower(), number(value), _KINDS[match.group(2).lower()])
     reading.give("latency_mean_s", number(pairs.get("Mean latency (ns)")), 1e-9)
     for end in ("Min", "Max"):
         if (value := number(pairs.get(f"{end} latency (ns)"))) is not None:
@@ -46,12 +50,18 @@ def _summary(document: Document) -> Reading:
         (number(pairs[name]) for name in pairs if re.match(r"(Samples per second|Completed samples per second|QPS w/o loadgen overhead)", name)), None
     )
     reading.give("throughput_per_s", rate)
+    _tokens(reading, rate, next((number(pairs[name]) for name in pairs if re.match(r"(Completed )?tokens per second$", name, re.IGNORECASE)), None))
+    if reading.scenario == "server":
+        reading.give("requests_per_s", rate)
+    if processed := re.search(r"^\s*\*\s*Processed (?:at least \d+ queries \((\d+)\)|(\d+) queries)", document.text, re.MULTILINE):
+        reading.completed, reading.failed = int(processed.group(1) or processed.group(2)), 0  # a run with a lost query does not end
     if (asked := number(pairs.get("target_qps"))) and reading.scenario == "server":
         reading.request_rate = asked
     if (scheduled := number(pairs.get("Scheduled samples per second"))) is not None:
         reading.facts["scheduled"] = f"{scheduled:g} samples/s"
     if (count := whole(pairs.get("samples_per_query"))) is not None:
         reading.facts["samples per query"] = str(count)
+        _multistream(reading, count)
     _verdict(reading, pairs.get("Result is"), _reasons(document.text))
     for key, value in pairs.items():
         if key.startswith("TTFT") or key.startswith("TPOT"):
@@ -68,14 +78,48 @@ def _started(scenario: Optional[str], name: Optional[str], format: str) -> Readi
     return reading
 
 
-def _percentile(reading: Reading, percent: float, nanoseconds: Optional[float]) -> None:
+def _percentile(reading: Reading, percent: float, nanoseconds: Optional[float], kind: str = "latency") -> None:
     if nanoseconds is None:
         return
     name = f"p{percent:g}"
     if name in ("p50", "p90", "p95", "p99"):
-        reading.values[f"latency_{name}_s"] = nanoseconds * 1e-9
+        reading.values[f"{kind}_{name}_s"] = nanoseconds * 1e-9
     else:
-        reading.printed[f"latency {name}"] = f"{nanoseconds * 1e-6:.6g} ms"
+        reading.printed[f"{kind} {name}"] = f"{nanoseconds * 1e-6:.6g} ms"
+
+
+def _spread(reading: Reading, statistic: str, nanoseconds: Optional[float], kind: str) -> None:
+    """Mean, min and max of the times of tokens; language models have them beside the latency."""
+    if nanoseconds is None:
+        return
+    if statistic == "mean":
+        reading.values[f"{kind}_mean_s"] = nanoseconds * 1e-9
+    else:
+        reading.extremes[f"{kind}_{statistic}_s"] = nanoseconds * 1e-9
+
+
+def _tokens(reading: Reading, samples: Optional[float], tokens: Optional[float]) -> None:
+    """A language model: the result is a token, and a sample an answer of several."""
+    if tokens is None:
+        return
+    reading.result_unit = "token"
+    reading.values["output_tokens_per_s"] = reading.values["throughput_per_s"] = tokens
+    if samples:
+        reading.values["requests_per_s"] = samples
+        reading.output_tokens = tokens / samples
+
+
+def _multistream(reading: Reading, samples: int) -> None:
+    """MultiStream: a query holds several samples (8), one query after the other, and no throughput is printed."""
+    if reading.label.replace(" ", "").lower() != "multistream":
+        return
+    reading.latency_of = "batch"
+    reading.set("batch_size", samples)
+    mean = reading.values.get("latency_mean_s")
+    if mean and "throughput_per_s" not in reading.values:
+        reading.values["throughput_per_s"] = samples / mean
+        reading.definitions["throughput"] = f"recomputed: {samples} samples of a query over its mean latency"
+    reading.fault("latency_of_whole_batch", f"MultiStream: the latency is of a query of {samples} samples together")
 
 
 def _reasons(text: str) -> list[str]:
@@ -95,7 +139,7 @@ def _done(reading: Reading, mode: Optional[str]) -> Reading:
     if mode and "accuracy" in mode.lower():
         reading.fault("result_invalid", "an accuracy run: its times are not performance", "adopt the performance run")
     if reading.label.lower() == "offline":
-        for name in [name for name in reading.values if name.startswith("latency_")]:
+        for name in [name for name in reading.values if name.startswith(("latency_", "ttft_", "tpot_"))]:
             set_aside(reading, name)
         reading.fault(
             "latency_of_whole_batch", "Offline: one query holds every sample, so its latency is the length of the run; only the throughput is used"

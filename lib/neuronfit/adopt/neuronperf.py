@@ -48,8 +48,7 @@ def read(document: Document, format: str) -> list[Reading]:
 
 def _row(row: dict[str, Any]) -> Reading:
     models, workers, batch = (whole(row.get(name)) for name in ("n_models", "workers_per_model", "batch_size"))
-    # The report's own workers column is the total: 16 models with 16 workers are one each.
-    total = workers if workers and models and workers >= models else (workers or 1) * (models or 1)
+    total = _workers(row, models or 1, workers or 1, batch or 1)
     reading = Reading("neuronperf", tool="NeuronPerf", tool_version=_text(row.get("NeuronPerf_version")), result_unit="inference", latency_of="batch")
     reading.label = f"{models} model{'s' if models != 1 else ''}, {total} worker{'s' if total != 1 else ''}"
     reading.model = _text(row.get("model_name")) or _text(row.get("model_filename"))
@@ -92,6 +91,19 @@ def _row(row: dict[str, Any]) -> Reading:
         reading.fault("tiny_model", because)
     reading.definitions["latency"] = "one batch, end to end in the worker"
     return examine(reading, serving=False)
+
+
+def _workers(row: dict[str, Any], models: int, workers: int, batch: int) -> int:
+    """Workers in all. Some reports write the total under ``workers_per_model`` (16 models with 16 workers are one each), others what the name
+    says; where two counts of the throughput agree, throughput x latency / batch calls are in flight, and that settles it."""
+    each = models * workers
+    if workers < models or models == 1:
+        return each
+    rate, latency, infs, seconds = (number(row.get(name)) for name in ("throughput_avg", "e2e_avg_ms", "total_infs", "total_s"))
+    if rate and latency and infs and seconds and abs(infs / seconds / rate - 1) < 0.1:
+        flight = rate * latency * 1e-3 / batch
+        return each if abs(flight - each) < abs(flight - workers) else workers
+    return workers
 
 
 def _forgotten(reading: Reading, rate: Optional[float], workers: int, batch: int, infs: Optional[float], seconds: Optional[float]) -> None:

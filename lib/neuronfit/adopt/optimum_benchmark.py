@@ -13,8 +13,9 @@ from typing import Any, Optional
 
 from neuronfit.adopt.document import Document, number, whole
 from neuronfit.adopt.reading import Reading, Sample
-from neuronfit.adopt.rules import examine
+from neuronfit.adopt.rules import BATCH_ADVICE, examine
 from neuronfit.errors import BadRecord
+from neuronfit.stats import median
 
 __all__ = ["FORMATS", "read", "recognise"]
 
@@ -31,7 +32,7 @@ def recognise(head: bytes, name: str) -> Optional[str]:
         return None
     if re.search(r'"(prefill|decode|forward|generate|call|load_model|per_token)"\s*:\s*\{\s*"(memory|latency)"', text) and '"latency"' in text:
         return "optimum_benchmark"
-    if "optimum_benchmark." in text and '"scenario"' in text:
+    if "optimum_benchmark." in text and re.search(r'"(scenario|benchmark)"', text):
         return "optimum_benchmark" if '"report"' in text else "optimum_benchmark_config"
     return None
 
@@ -40,8 +41,11 @@ def read(document: Document, format: str) -> list[Reading]:
     data = document.json
     if not isinstance(data, dict):
         raise BadRecord("not an optimum-benchmark file", document.name)
-    config = data.get("config") if isinstance(data.get("config"), dict) else data if "scenario" in data else {}
-    report = data.get("report") if isinstance(data.get("report"), dict) else data if "scenario" not in data else {}
+    bare = any(name in data for name in ("scenario", "benchmark")) and "report" not in data
+    config = data.get("config") if isinstance(data.get("config"), dict) else data if bare else {}
+    report = data.get("report") if isinstance(data.get("report"), dict) else data if not bare else {}
+    if "scenario" not in config and isinstance(config.get("benchmark"), dict):  # version 0.2 calls it benchmark
+        config = {**config, "scenario": config["benchmark"]}
     if not report:
         return [_config_only(config)]
     readings = [_phase(name, report[name], report, config) for name in _STEADY if isinstance(report.get(name), dict) and report[name].get("latency")]
@@ -102,14 +106,16 @@ def _phase(name: str, entry: dict[str, Any], report: dict[str, Any], config: dic
 def _rate(reading: Reading, name: str, rate: float, unit: str, report: dict[str, Any], config: dict[str, Any]) -> None:
     mean = number(report[name]["latency"].get("mean"))
     batch = reading.settings.get("batch_size")
+    if unit.startswith("tokens") and name == "prefill":  # version 0.2 counts the tokens that went in
+        reading.values["input_tokens_per_s"] = rate
+        if batch and mean:
+            reading.values["throughput_per_s"] = batch / mean
+        return
     if unit.startswith("tokens"):
         reading.result_unit = "token"
         reading.values["output_tokens_per_s"] = reading.values["throughput_per_s"] = rate
         if mean:
-            tokens = rate * mean / (batch or 1)  # decoding covers all tokens but the first
-            reading.facts["tokens decoded per sequence"] = f"{tokens:.4g}"
-            reading.output_tokens = round(tokens) + 1.0
-            reading.values["tpot_mean_s"] = mean / tokens
+            _decoded(reading, rate * mean, mean, batch, report)
         return
     if name == "generate" and mean:
         truth = (batch or 1) / mean
@@ -123,14 +129,44 @@ def _rate(reading: Reading, name: str, rate: float, unit: str, report: dict[str,
     reading.values["throughput_per_s"] = rate
 
 
+def _decoded(reading: Reading, tokens: float, mean: float, batch: Optional[int], report: dict[str, Any]) -> None:
+    """How many tokens each sequence got: all tokens over the batch, which the time per step gives where the file does not say it."""
+    step = _step(report)
+    if batch is None and step:
+        implied = tokens / (mean / step)
+        batch = round(implied) if implied >= 0.9 and abs(implied / round(implied) - 1) < 0.1 else None
+        if batch:
+            reading.facts["batch, from the time of a step"] = str(batch)
+    if batch is None:
+        reading.fault("client_batch_unknown", f"{tokens:.4g} tokens were decoded in {mean:.4g} s, over a batch that is not in the file", BATCH_ADVICE)
+        return
+    each = tokens / batch  # decoding covers all tokens but the first
+    reading.facts["tokens decoded per sequence"] = f"{each:.4g}"
+    reading.output_tokens = round(each) + 1.0
+    reading.values["tpot_mean_s"] = mean / each
+
+
+def _step(report: dict[str, Any]) -> Optional[float]:
+    """Seconds of one decoding step, from ``per_token``; early versions give values without percentiles."""
+    entry = (report.get("per_token") or {}).get("latency") if isinstance(report.get("per_token"), dict) else None
+    if not isinstance(entry, dict):
+        return None
+    factor = 1e-3 if entry.get("unit") == "ms" else 1.0
+    middle = number(entry.get("p50"))
+    values = [given for value in entry.get("values") or [] if (given := number(value)) is not None]
+    if middle is None and values:
+        middle = median(values)
+    return middle * factor if middle else None
+
+
 def _per_token(reading: Reading, report: dict[str, Any]) -> None:
     entry = (report.get("per_token") or {}).get("latency") if isinstance(report.get("per_token"), dict) else None
     if not isinstance(entry, dict) or reading.label not in ("decode", "generate"):
         return
-    middle, top = number(entry.get("p50")), number(entry.get("p99"))
+    middle, top = _step(report), number(entry.get("p99"))
     prefill = number(((report.get("prefill") or {}).get("latency") or {}).get("p50"))
     count, values = whole(entry.get("count")), entry.get("values") or []
-    if count and len(values) < count:
+    if count and values and len(values) < count:
         reading.fault("values_cut", f"per_token: {len(values)} of {count:,} values are in the file; its own statistics are used")
     if middle:
         reading.values["itl_p50_s"] = middle

@@ -39,12 +39,16 @@ def adopt_published(question: Question) -> tuple[list[Measurement], list[Finding
     for target in question.targets:
         found = False
         for length in lengths:
-            rows = published.match(question.published_as, target.instance_type, length)
+            rows = published.match(question.published_as, target.instance_type, length, kind=question.params.workload.kind)
+            if question.params.workload.kind == "training":  # a throughput is that of one instance; more of them scale by workload.training
+                rows = tuple(row for row in rows if row.instance_count == 1)
             for row in rows:
                 admitted.append(question.dossier.admit(as_measurement(row, target, question)))
             found = found or bool(rows)
         if not found and target.instance_type != instances.THIS_HOST:
             because = published.explain_no_match(question.published_as, target.instance_type, lengths[0])
+            if question.params.workload.kind == "training":
+                because = f"No published training figure for {question.published_as} on one {target.instance_type} at sequence length {lengths[0]}."
             missing.append(
                 Finding(
                     severity=Severity.WAITING,

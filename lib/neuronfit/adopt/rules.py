@@ -18,6 +18,8 @@ __all__ = ["declare", "examine", "set_aside", "summarise"]
 TOLERABLE_FAILURES = 0.05
 """From this share of failed requests on, the figure must not be used at all."""
 
+BATCH_ADVICE = "say it with --batch-size"
+
 DISAGREE = 0.02
 """Totals that differ by more than this are not rounding."""
 
@@ -43,8 +45,19 @@ def examine(reading: Reading, *, serving: bool = True) -> Reading:
     return reading
 
 
-def declare(reading: Reading, *, requests: Optional[int], concurrency: Optional[float], output_length: Optional[int]) -> None:
-    """Apply the rules again that wait for what the file does not say: how many were asked, how many at a time, how long."""
+def declare(
+    reading: Reading, *, requests: Optional[int], concurrency: Optional[float], output_length: Optional[int], batch_size: Optional[int] = None
+) -> None:
+    """Apply the rules again that wait for what the file does not say: how many were asked, how many at a time, how long, how large a call."""
+    waiting = any(fault.code == "client_batch_unknown" and "--batch-size" in (fault.next or "") for fault in reading.faults)
+    if batch_size is not None and waiting and reading.result_unit != "token":
+        _drop(reading, "client_batch_unknown")
+        calls = reading.values.get("requests_per_s")
+        if calls is None and reading.completed and reading.duration_s:
+            calls = reading.values["requests_per_s"] = reading.completed / reading.duration_s
+            reading.printed.pop("requests_per_s", None)
+        if calls is not None:
+            reading.values["throughput_per_s"] = calls * batch_size
     if requests is not None and (reading.asked is None or reading.asked == reading.completed):
         reading.asked = requests
         reading.values.pop("error_fraction", None)
@@ -109,6 +122,8 @@ def _complete_rates(reading: Reading) -> None:
     if "requests_per_s" not in values and reading.completed and duration:
         values["requests_per_s"] = reading.completed / duration
     rate = reading.completed / duration if reading.completed and duration else values.get("requests_per_s")
+    if rate and reading.latency_of == "batch":
+        rate *= reading.settings.get("batch_size") or 1
     if "output_tokens_per_s" not in values and reading.output_tokens and rate:
         values["output_tokens_per_s"] = rate * reading.output_tokens
     if "input_tokens_per_s" not in values and reading.input_tokens and rate:
@@ -146,6 +161,8 @@ def _totals(reading: Reading) -> None:
     """Recompute what follows from totals and the wall time; the recomputed figure is the one used."""
     values, duration, done = reading.values, reading.duration_s, reading.completed
     if not duration or not done:
+        return
+    if reading.latency_of == "batch":  # a call is no request, and a phase has not all of its tokens
         return
     expected = {
         "requests_per_s": done / duration,
@@ -310,7 +327,8 @@ def _load(reading: Reading) -> None:
     alone = reading.concurrency is not None and reading.concurrency <= 1
     if first and middle and not overloaded and not alone and ((share or 0) >= 0.3 and first > 1 or middle > max(2.0, 20 * tpot)):
         part = f", {100 * share:.0f} % of the latency" if share else ""
-        because = f"time to first token is {_s(first)} on average and {_s(middle)} in the middle{part}: requests wait in a queue"
+        median = f" and {_s(middle)} in the middle" if "ttft_p50_s" in values and "ttft_mean_s" in values else ""
+        because = f"time to first token is {_s(first)} on average{median}{part}: requests wait in a queue"
         reading.fault("queueing", because, "overload: the server was given more than it can take; lower the rate or the concurrency")
 
 
@@ -350,13 +368,21 @@ def _headline(reading: Reading) -> None:
     values = reading.values
     overloaded = any(fault.code == "overload" for fault in reading.faults)
     if "throughput_per_s" not in values and reading.request_rate and not overloaded and "requests_per_s" in values:
-        because = f"open loop at {reading.request_rate:g} requests/s: as many are answered as are sent, so the rate is no capacity"
+        slow = any(fault.code == "rate_not_reached" for fault in reading.faults)
+        why = "fewer were sent or answered than asked, and why is not known" if slow else "as many are answered as are sent"
+        because = f"open loop at {reading.request_rate:g} requests/s: {why}, so the rate is no capacity"
         reading.fault("latency_bound", because, "take the capacity from a closed loop, or from the highest rate that keeps the objective")
     elif "throughput_per_s" not in values:
         if reading.result_unit == "token" and "output_tokens_per_s" in values:
             values["throughput_per_s"] = values["output_tokens_per_s"]
         elif reading.result_unit != "token" and "requests_per_s" in values:
-            values["throughput_per_s"] = values["requests_per_s"] * (reading.settings.get("batch_size") or 1)
+            batch = reading.settings.get("batch_size")
+            if batch is None and reading.latency_of == "batch" and reading.samples:
+                because = f"{values['requests_per_s']:.4g} calls/s are of a batch whose size is not in the file, so they are no throughput"
+                reading.fault("client_batch_unknown", because, BATCH_ADVICE)
+                set_aside(reading, "requests_per_s")
+            else:
+                values["throughput_per_s"] = values["requests_per_s"] * (batch or 1)
     has_latency = any(name.startswith(("latency_", "ttft_")) for name in values)
     if (
         has_latency

@@ -54,13 +54,28 @@ def recognise(head: bytes, name: str) -> Optional[str]:
 def read(document: Document, format: str) -> list[Reading]:
     if format == "vllm_text":
         return _text(document)
-    data = document.json
-    found = data if isinstance(data, list) else [data]
+    found = _objects(document)
     make = {"vllm_serve": _serve, "vllm_latency": _latency, "vllm_throughput": _throughput}[format]
     rows = [make(entry) for entry in found if isinstance(entry, dict)]
     if not rows:
         raise BadRecord("no result object in the file", document.name, allowed="an object with request_throughput")
     return rows
+
+
+_UNLIMITED = re.compile(r'"(?:request_rate|max_concurrency)"\s*:\s*Infinity')
+"""An unlimited rate is a setting, no missing value."""
+
+
+def _objects(document: Document) -> list[Any]:
+    """One object, a list of them, or an object a line: SGLang's ``--output-file`` and vLLM's ``--append-result`` add a line per run."""
+    rows = [line for line in document.text.split("\n") if line.strip()]
+    if len(rows) > 1 and all(row.lstrip().startswith("{") for row in rows[:2]) and rows[0].rstrip().endswith("}"):
+        found = [entry for _, entry in document.lines]
+        document.not_numbers -= len(_UNLIMITED.findall(document.text))
+        return found
+    data = document.json
+    document.not_numbers -= len(_UNLIMITED.findall(document.text))
+    return data if isinstance(data, list) else [data]
 
 
 # -- JSON of the serving benchmark --------------------------------------------------------------

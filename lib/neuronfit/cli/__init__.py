@@ -14,13 +14,11 @@ from typing import Optional
 
 import click
 
-from neuronfit.cli import adopt, check, diagnose, doctor, measure, prices, report, run  # noqa: F401  each adds its command to the group
-from neuronfit.cli.common import group
+from neuronfit.cli import adopt, check, diagnose, doctor, measure, monitor, parity, prices, report, run, traffic, trial  # noqa: F401  each adds its command to the group
+from neuronfit.cli.common import INTERRUPTED, group
 from neuronfit.errors import NeuronFitError
 
 __all__ = ["main"]
-
-INTERRUPTED = 130
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported; see series.ENVIRONMENT
 

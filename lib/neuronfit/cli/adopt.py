@@ -196,17 +196,28 @@ def _name(key: str) -> str:
     return METRICS[key].label if key in METRICS else key
 
 
+MOST_OF_A_KIND = 2
+"""Findings of one code that are printed; --json prints all."""
+
+
 def _print_findings(readings: Sequence["Reading"]) -> None:
-    """Each finding once, with the number of rows that have it, the worst first."""
+    """Each finding once, with the number of rows that have it, the worst first; of a code that many rows have, the first ones."""
     counts: dict[tuple[str, str, str, Optional[str]], int] = {}
     for reading in readings:
         for fault in reading.faults:
             key = (fault.severity, fault.code, fault.because, fault.next)
             counts[key] = counts.get(key, 0) + 1
+    kinds: dict[tuple[str, str], list[tuple[str, Optional[str], int]]] = {}
+    for (severity, code, because, advice), count in counts.items():
+        kinds.setdefault((severity, code), []).append((because, advice, count))
     order = ["blocker", "warning", "waiting", "note"]
-    for (severity, code, because, advice), count in sorted(counts.items(), key=lambda entry: order.index(entry[0][0])):
-        rows = f" (in {count} of {len(readings)} rows)" if count > 1 else ""
-        click.echo(f"  {severity} {code}: {because}{rows}" + (f" | next: {advice}" if advice else ""))
+    for (severity, code), found in sorted(kinds.items(), key=lambda entry: order.index(entry[0][0])):
+        most = len(found) if severity == "blocker" or len(found) <= MOST_OF_A_KIND + 1 else MOST_OF_A_KIND
+        for because, advice, count in found[:most]:
+            rows = f" (in {count} of {len(readings)} rows)" if count > 1 else ""
+            click.echo(f"  {severity} {code}: {because}{rows}" + (f" | next: {advice}" if advice else ""))
+        if len(found) > most:
+            click.echo(f"  {severity} {code}: ... and {len(found) - most} more of this kind; --json prints all")
 
 
 # -- into the dossier -------------------------------------------------------------------------

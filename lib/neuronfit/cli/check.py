@@ -99,7 +99,7 @@ def _say_examination(found: Any, opinion: Any) -> None:
     if found.anatomy:
         anatomy, size = found.anatomy, metric("memory_bytes").text
         click.echo(
-            f"  model     {anatomy.kind}, {metric('parameters').text(anatomy.parameters)} parameters, {anatomy.layers} layers, {anatomy.graphs} graph{'s' if anatomy.graphs > 1 else ''} to compile"
+            f"  model     {anatomy.kind}, {metric('parameters').text(anatomy.parameters)} parameters, {f'{anatomy.layers} layers, ' if anatomy.layers else ''}{anatomy.graphs} graph{'s' if anatomy.graphs > 1 else ''} to compile"
         )
         parts = {"weights": found.needed.weights_bytes, "cache": found.needed.cache_bytes, "activations at most": found.needed.activations_bytes}
         click.echo(

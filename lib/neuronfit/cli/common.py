@@ -8,7 +8,10 @@ from typing import Any
 
 import click
 
-__all__ = ["as_json_option", "group", "params_path", "print_json", "reports_option", "shown"]
+__all__ = ["INTERRUPTED", "as_json_option", "group", "params_path", "print_json", "reports_option", "shown"]
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 
 reports_option = click.option("--reports", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the dossiers (default: reports/).")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests per second sent to an endpoint; default: searched.")
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), help="Seconds of load on an endpoint; default: policy.budget_s.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Requests kept in flight at an endpoint.")
+@click.option("--workers", help="Workers side by side to try at each batch size, e.g. 1,2,4; default: settings.workers of the target.")
 @click.option("--batch-sizes", help="Sequences per call to sweep, e.g. 1,2,4,8; default: workload.shapes. The sizes take turns, run by run.")
 @reports_option
 @as_json_option
@@ -33,6 +34,7 @@ def measure(
     rate: Optional[float],
     duration: Optional[float],
     concurrency: Optional[int],
+    workers: Optional[str],
     batch_sizes: Optional[str],
     reports: Optional[Path],
     as_json: bool,
@@ -53,9 +55,12 @@ def measure(
         raise BadInput(
             f"--{given[0].partition('_')[0]} loads an endpoint, and {target} has none", next=f"write endpoint: {{url: ...}} under {target}"
         )
+    if workers and served:
+        raise BadInput("--workers starts copies on this host, and an endpoint has its own", workers, next="set them where the server is started")
     check_writable(question.dossier.folder)
+    counts = _numbers("--workers", workers, 1024, "1,2,4") if workers else None
     shapes = _swept(question, batch_sizes) if batch_sizes else None
-    taken = measure_endpoint(question, target, **load) if served else measuring.measure(question, target, shapes=shapes)
+    taken = measure_endpoint(question, target, **load) if served else measuring.measure(question, target, shapes=shapes, workers=counts)
     status = INTERRUPTED if any(finding.code == "interrupted" for record in taken for finding in record.findings) else 0
     if as_json:
         print_json([json.loads(record.to_json()) for record in taken])
@@ -67,6 +72,7 @@ def measure(
             continue
         rate = record.quantity("throughput_per_s")
         shape = f"batch {record.settings.batch_size}, sequence {record.settings.sequence_length}"
+        shape += f", {record.settings.workers} workers" if (record.settings.workers or 1) > 1 else ""
         value = metric("throughput_per_s").text(rate.value) if rate.known else f"no throughput, {rate.why}"
         state = "VALID" if record.valid else f"INVALID, {record.validity}"
         route = f", {record.settings.route}" if len({one.settings.route for one in taken}) > 1 else ""
@@ -76,20 +82,42 @@ def measure(
             click.echo(f"  stopped: {record.taken.ended_because}{overhead}")
         path = next(path for path in question.dossier.files() if record.id in path.name)
         click.echo(f"  written: {shown(path)}")
+    _say_best(question, taken)
     click.echo(f"  next: copy it to the host that writes the report, then neuronfit adopt FILE --for {taken[-1].target}")
     return status
 
 
 def _swept(question: Question, batch_sizes: str) -> list[Shape]:
     """The first shape at each of these batch sizes. Raises :class:`~neuronfit.errors.BadInput`."""
+    first = question.params.workload.shapes[0]
+    return [first.model_copy(update={"batch_size": size}) for size in _numbers("--batch-sizes", batch_sizes, 65536, "1,2,4,8")]
+
+
+def _numbers(option: str, text: str, most: int, example: str) -> list[int]:
+    """Whole numbers with commas between, each once. Raises :class:`~neuronfit.errors.BadInput`."""
     from neuronfit.errors import BadInput
 
-    words = [word.strip() for word in batch_sizes.split(",")]
-    wrong = next((word for word in words if not word.isdecimal() or not 1 <= int(word) <= 65536), None)
+    words = [word.strip() for word in text.split(",")]
+    wrong = next((word for word in words if not word.isdecimal() or not 1 <= int(word) <= most), None)
     if wrong is not None:
-        raise BadInput("--batch-sizes", wrong, allowed="whole numbers from 1 to 65536 with commas between", next="--batch-sizes 1,2,4,8")
-    first = question.params.workload.shapes[0]
-    return [first.model_copy(update={"batch_size": int(word)}) for word in dict.fromkeys(words)]
+        raise BadInput(option, wrong, allowed=f"whole numbers from 1 to {most} with commas between", next=f"{option} {example}")
+    return list(dict.fromkeys(int(word) for word in words))
+
+
+def _say_best(question: Question, taken: list[Measurement]) -> None:
+    """Of several settings the one with the highest throughput under the objective, of the valid ones."""
+    from neuronfit import compare
+    from neuronfit.units import metric
+
+    valid = [record for record in taken if record.valid and record.load is None]
+    top = compare.best(valid, question.params.objective)
+    if len(taken) < 2 or top is None:
+        return
+    kept = compare.keeps_objective(top, question.params.objective)
+    about = {True: "keeps the objective", False: "none keeps the objective", None: "whether it keeps the objective is not known"}[kept]
+    workers = top.settings.workers or 1
+    rate = metric("throughput_per_s").text(top.quantity("throughput_per_s").value)
+    click.echo(f"  best of {len(valid)} valid: batch {top.settings.batch_size}, {workers} worker{'s' if workers > 1 else ''}, {rate}; {about}")
 
 
 LOAD_METRICS = (

@@ -55,23 +55,38 @@ CODES = (
 
 CLOCK = "time.perf_counter"
 
-SEEN_WHILE_MEASURED = ("peak_rss_bytes", "prepare_s", "cold_call_s", "device_s_median", "operators_on_the_cpu")
+SEEN_WHILE_MEASURED = (
+    *("peak_rss_bytes", "prepare_s", "cold_call_s", "device", "device_s_median", "graph_breaks", "attention", "operators_on_the_cpu"),
+)
 """Entries of ``settings.other`` that are outcomes and do not make a setting another one."""
 
 
-def measure(question: Question, target_name: str, *, shapes: Optional[Sequence[Shape]] = None, progress: bool = True) -> list[Measurement]:
+def measure(
+    question: Question,
+    target_name: str,
+    *,
+    shapes: Optional[Sequence[Shape]] = None,
+    workers: Optional[Sequence[int]] = None,
+    progress: bool = True,
+) -> list[Measurement]:
     """Measure a target of the question on this host, at each shape of the workload; the shapes take turns.
 
+    ``workers``: numbers of workers to try at each shape, instead of ``settings.workers``.
     Each record is admitted to the dossier when its turns are over. Raises
     :class:`~neuronfit.errors.WaitingForEvidence` when this host cannot run the target's path or the
     model does not fit, and :class:`~neuronfit.errors.BadInput` when the host is another instance
     type than the one declared.
     """
-    return measure_together(question, [target_name], shapes=shapes, progress=progress)
+    return measure_together(question, [target_name], shapes=shapes, workers=workers, progress=progress)
 
 
 def measure_together(
-    question: Question, target_names: Sequence[str], *, shapes: Optional[Sequence[Shape]] = None, progress: bool = True
+    question: Question,
+    target_names: Sequence[str],
+    *,
+    shapes: Optional[Sequence[Shape]] = None,
+    workers: Optional[Sequence[int]] = None,
+    progress: bool = True,
 ) -> list[Measurement]:
     """Measure several targets of this host in one session: what drifts on the host touches all alike.
 
@@ -85,6 +100,8 @@ def measure_together(
     for target in wanted:
         _refuse(question, target, host)
     wanted = [mode for target in wanted for mode in _modes(target)]
+    if workers is not None:
+        wanted = [copies for target in wanted for copies in _with_workers(target, workers)]
     pending = [(target, shape) for target in wanted for shape in (shapes if shapes is not None else question.params.workload.shapes)]
     taken: list[Measurement] = []
     for target in served:
@@ -112,6 +129,18 @@ def _modes(target: Target) -> list[Target]:
     if not every or "mode" in target.settings:
         return [target]
     return [target.model_copy(update={"settings": {**target.settings, "mode": mode}}) for mode in every]
+
+
+def _with_workers(target: Target, counts: Sequence[int]) -> list[Target]:
+    """The target with each number of workers. One worker is this process, which keeps the NeuronCores it once took, so it comes last.
+
+    Raises :class:`~neuronfit.errors.BadInput` where the path has no workers.
+    """
+    if "workers" not in targets.for_path(target.path).settings:
+        able = ", ".join(path for path in targets.MEASURED_HERE if "workers" in targets.for_path(path).settings)
+        raise BadInput(f"path {target.path} has no workers, {target.name} cannot be tried with", ", ".join(map(str, counts)), allowed=able)
+    order = sorted(set(counts), key=lambda count: (count == 1, count))
+    return [target.model_copy(update={"settings": {**target.settings, "workers": count}}) for count in order]
 
 
 def _together(target: Target) -> bool:
@@ -202,7 +231,8 @@ def _threads(thing: Any) -> Optional[int]:
 
 
 def _label(one: _Prepared) -> str:
-    return f"{one.target.name} batch {one.shape.batch_size} sequence {one.shape.sequence_length}"
+    workers = one.target.settings.get("workers", 1)
+    return f"{one.target.name} batch {one.shape.batch_size} sequence {one.shape.sequence_length}" + (f" workers {workers}" if workers != 1 else "")
 
 
 def _record(question: Question, one: _Prepared, host: System, outcome: Outcome) -> Measurement:
@@ -262,6 +292,8 @@ def measured_here(question: Question, host: Optional[System] = None) -> list[str
 
 def where_to_run(question: Question, target: Target) -> str:
     """What to type, and on which kind of host."""
+    if question.params.workload.kind == "training":
+        return f"{targets.on_a(target.instance_type)}: time the training run with its own tools, then neuronfit adopt FILE --for {target.name}"
     if target.endpoint is not None or target.path not in targets.MEASURED_HERE:
         from neuronfit.load.serving import how_to_measure
 

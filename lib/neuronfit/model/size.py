@@ -8,9 +8,10 @@ from typing import Any, Mapping, Optional
 from neuronfit.errors import BadParams
 from neuronfit.model.architecture import PRECISIONS, TASKS, check_task, first_of, patches, settings_of
 from neuronfit.model.construction import skeleton
+from neuronfit.model.inputs import example_inputs
 from neuronfit.model.refusals import one_of, positive
 
-__all__ = ["MemoryNeed", "bytes_by_precision", "count_parameters", "layer_elements", "memory_needed"]
+__all__ = ["MemoryNeed", "bytes_by_precision", "count_parameters", "image_elements", "layer_elements", "memory_needed"]
 
 
 def count_parameters(config: Mapping[str, Any], task: str) -> int:
@@ -61,12 +62,15 @@ def memory_needed(
     text2text-generation        layer(s, s) + layer(1, max(s, o)) + logits(1) + cache(s) + cache(o)
                                 + 3 * b * v * 4 bytes
 
+    A model for images without one hidden size and heads (ResNet, ConvNeXt, Swin) is run on the meta device, which allocates
+    nothing: what is alive is the input and the output of the largest layer, and once more the largest output, which a shortcut keeps.
+
     Only one layer is alive at a time (no gradients), and scores are counted although a fused
     attention does not store them: an upper figure, not a tight one. For an encoder-decoder without
     ``output_length`` the decoder reads ``sequence_length`` tokens at once. Not counted: the runtime
     itself, compiler scratch space, memory fragmentation.
 
-    Raises :class:`~neuronfit.errors.BadParams` for an unknown precision and for architectures
+    Raises :class:`~neuronfit.errors.BadParams` for an unknown precision, and for texts with architectures
     that are not transformers.
     """
     check_task(config, task)
@@ -77,6 +81,8 @@ def memory_needed(
     hidden, layers = first_of(settings, "hidden_size"), first_of(settings, "num_hidden_layers")
     heads = first_of(settings, "num_attention_heads")
     if not all(isinstance(size, int) for size in (hidden, layers, heads)):
+        if TASKS[task].input == "image":
+            return _need(config, task, precision, batch_size * image_elements(config, task))
         raise BadParams(
             "no memory formula for model type",
             settings.model_type,
@@ -113,6 +119,29 @@ def memory_needed(
     if output and has_head:
         scores_bytes = 3 * batch_size * vocabulary * 4
 
+    return _need(config, task, precision, elements, scores_bytes)
+
+
+def _need(config: Mapping[str, Any], task: str, precision: str, elements: int, more_bytes: int = 0) -> MemoryNeed:
     weights_bytes = count_parameters(config, task) * PRECISIONS[precision]
-    activations_bytes = elements * max(PRECISIONS[precision], 2) + scores_bytes
+    activations_bytes = elements * max(PRECISIONS[precision], 2) + more_bytes
     return MemoryNeed(weights_bytes, activations_bytes, weights_bytes + activations_bytes)
+
+
+def image_elements(config: Mapping[str, Any], task: str) -> int:
+    """Elements alive at the fullest layer for one image, by running the model without data; see :func:`memory_needed`."""
+    import torch
+
+    model, largest, kept = skeleton(config, task), 0, 0
+
+    def look(module: Any, given: tuple[Any, ...], answer: Any) -> None:
+        nonlocal largest, kept
+        into, out = (sum(one.numel() for one in side if isinstance(one, torch.Tensor)) for side in (given, (answer,)))
+        largest, kept = max(largest, into + out), max(kept, out)
+
+    for module in model.modules():
+        if not list(module.children()):
+            module.register_forward_hook(look)
+    with torch.no_grad():
+        model(**{name: tensor.to("meta") for name, tensor in example_inputs(config, task, 1, 1).items()})
+    return largest + kept

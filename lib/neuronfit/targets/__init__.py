@@ -260,6 +260,14 @@ class FromText:
     """A target whose calls begin with the text: the tokenizer works inside the timed call. Everything else is the target's own."""
 
     def __init__(self, target: Any):
+        """Raises :class:`~neuronfit.errors.BadParams` for workers, which are processes of their own and get tensors."""
+        if not hasattr(target, "feed"):
+            raise BadParams(
+                "workload.inputs.tokenizer_time: counted with settings.workers",
+                target.subject.settings.get("workers"),
+                allowed="tokenizer_time: excluded, or one worker",
+                next="serve the copies and give the target an endpoint: there the tokenizer's time is in every latency",
+            )
         self._target = target
 
     def __getattr__(self, name: str) -> Any:
@@ -269,10 +277,6 @@ class FromText:
         from neuronfit import inputs
 
         subject = self._target.subject
-        if not hasattr(self._target, "feed"):  # workers of their own make their inputs themselves
-            raise BadParams(
-                "workload.inputs.tokenizer_time: counted with settings.workers", subject.settings.get("workers"), allowed="excluded, or one worker"
-            )
         self._next = inputs.FromText(subject.inputs, subject.config, subject.task, shape)
         self._target.prepare(shape)
 

@@ -1,8 +1,8 @@
 """Several targets of one path side by side, each in a process of its own: how an instance is kept busy.
 
 One call is one batch on every worker at once, and ends when the last has answered; its results are
-those of all workers. On Neuron each worker sees one core (``NEURON_RT_VISIBLE_CORES``), on a CPU it
-gets its share of the threads. A fresh interpreter is started for each and nothing is forked: neither
+those of all workers. On Neuron each worker sees one core (``NEURON_RT_VISIBLE_CORES``), of several GPUs one
+(``CUDA_VISIBLE_DEVICES``), on a CPU it gets its share of the threads. A fresh interpreter is started for each and nothing is forked: neither
 OpenMP nor a Neuron runtime survives a fork. The first worker of ``neuron_xla`` compiles and saves, the
 others load what it saved.
 """
@@ -29,6 +29,7 @@ from neuronfit.targets.compilation import Job
 __all__ = ["Workers"]
 
 CORE = "NEURON_RT_VISIBLE_CORES"
+GPU = "CUDA_VISIBLE_DEVICES"
 LOG = "worker.log"
 
 
@@ -49,10 +50,11 @@ class Workers:
         self.close()
         self._folder = Path(tempfile.mkdtemp(prefix="neuronfit-workers-"))
         job = Job(self.subject, self.path, shape).to_json()
+        given = self._inputs(shape)
         shares_artefact = hasattr(self._one, "load")
         artefact = self._folder / "model.pt"
         for number in range(self.count):
-            order = {"job": job, "save": str(self._folder) if shares_artefact and number == 0 else None}
+            order = {"job": job, "inputs": given, "save": str(self._folder) if shares_artefact and number == 0 else None}
             order["load"] = str(artefact) if shares_artefact and number and artefact.exists() else None
             self._processes.append(self._start(number, order))
             if number == 0:
@@ -60,11 +62,34 @@ class Workers:
         for number in range(1, self.count):
             self._answer(number)
 
+    def _inputs(self, shape: Shape) -> Optional[str]:
+        """The file with the inputs that the params file names, made once; ``None`` where each worker makes them up."""
+        if self.subject.inputs is None:
+            return None
+        import torch
+
+        path = self._folder / "inputs.pt"  # type: ignore[operator]
+        torch.save(targets.inputs_of(self.subject, shape), path)
+        return str(path)
+
+    def place(self, number: int) -> dict[str, str]:
+        """Environment that puts a worker on its NeuronCore or GPU."""
+        if self.path.startswith("neuron"):
+            return {CORE: str(number)}
+        if self.path == "cuda":
+            from neuronfit.targets.cuda import gpu_of_worker
+
+            return {GPU: gpu_of_worker(number, os.environ.get(GPU), self._gpus())}
+        return {}
+
+    def _gpus(self) -> int:
+        import torch
+
+        return torch.cuda.device_count()
+
     def _start(self, number: int, order: Mapping[str, Any]) -> subprocess.Popen[bytes]:
         found = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path)
-        environment = {**os.environ, "PYTHONPATH": found}
-        if self.path.startswith("neuron"):
-            environment[CORE] = str(number)
+        environment = {**os.environ, "PYTHONPATH": found, **self.place(number)}
         with open(self._folder / f"{number}-{LOG}", "wb") as log:  # type: ignore[operator]
             process = subprocess.Popen(
                 [sys.executable, "-m", "neuronfit.targets.workers"],
@@ -126,6 +151,8 @@ class Workers:
         described = {**self._one.describe(), "workers": self.count}
         if described.get("neuroncores_used"):
             described["neuroncores_used"] = self.count
+        if self.path == "cuda":
+            described["accelerators_used"] = min(self.count, max(1, self._gpus()))
         return described
 
     def close(self) -> None:
@@ -158,6 +185,10 @@ def work(order: Mapping[str, Any], lines: Any, say: Any) -> None:
             thing.load(Path(order["load"]), job.shape)
         else:
             thing.prepare(job.shape)
+        if order["inputs"]:
+            import torch
+
+            thing.feed(torch.load(order["inputs"], weights_only=True))
         if order["save"]:
             thing.save(Path(order["save"]))
     except WaitingForEvidence as error:
