@@ -30,6 +30,7 @@ from neuronfit.record import (
     CompileOfTarget,
     Cost,
     CostOfTarget,
+    CriterionResult,
     Decision,
     Difference,
     Finding,
@@ -53,6 +54,8 @@ from neuronfit.record import (
     Severity,
     Situation,
     SmallestFit,
+    StageResult,
+    Trial,
     TrialPlan,
     UnsupportedOperator,
     Utilization,
@@ -739,6 +742,72 @@ def trial_plan() -> TrialPlan:
     ).sealed()
 
 
+def trial(plan: TrialPlan) -> Trial:
+    """A test that a guardrail stopped in its first split stage."""
+    share = {"unit": "fraction", "grade": "measured", "confidence": None}
+    return Trial(
+        **_header(8, Measured(host="gpu-host", clock="time.perf_counter"), second=1),
+        findings=(
+            Finding(
+                severity=Severity.BLOCKER,
+                code="guardrail_breached",
+                because="error_rate: 9 of 144 requests failed (at least 1.32%, 0.20% is allowed), the last with: http 500: out of device memory",
+                next="find the cause before another test",
+                target="inf2",
+            ),
+        ),
+        bottom_line="Stopped by a guardrail, error_rate: 9 of 144 requests failed. Traffic went back to l4.",
+        plan=plan.id,
+        candidate="inf2",
+        baseline="l4",
+        status="aborted",
+        valid=True,
+        started_utc="2026-11-30T12:00:00.000Z",
+        criteria=(
+            CriterionResult(
+                criterion="agreement",
+                stage="shadow",
+                outcome="passed",
+                because="14,390 of 14,400 paired answers agree, at least 99.000% is asked",
+                value=Quantity(value=14390 / 14400, low=0.9983, high=0.9998, **share),
+                count=14400,
+            ),
+            CriterionResult(
+                criterion="error_rate",
+                stage="canary 1 %",
+                outcome="failed",
+                because="9 of 144 of the candidate's requests failed, at most 0.100% is asked",
+                value=Quantity(value=9 / 144, low=0.0132, high=0.1741, **share),
+                count=144,
+            ),
+        ),
+        overall={"agreement": "passed", "error_rate": "failed"},
+        stages=(
+            StageResult(
+                name="shadow",
+                mode="shadow",
+                share=0.0,
+                asked={"baseline": 14400, "candidate": 14400},
+                failed={"baseline": 0, "candidate": 0},
+                duration_s=3600.0,
+            ),
+            StageResult(
+                name="canary 1 %",
+                mode="split",
+                share=0.01,
+                asked={"baseline": 14256, "candidate": 144},
+                failed={"baseline": 0, "candidate": 9},
+                duration_s=36.0,
+            ),
+        ),
+        breaches=("error_rate: 9 of 144 requests failed",),
+        rehearsed=True,
+        rolled_back=True,
+        log="trial/x.jsonl",
+        log_sha256="0" * 64,
+    ).sealed()
+
+
 def decision(compared: Comparison) -> Decision:
     published, estimated = Grade.PUBLISHED, Grade.ESTIMATED
     command = "neuronfit measure params/bert-base-uncased.yaml --target l4"
@@ -820,7 +889,7 @@ def _call_s(run: int, call: int) -> float:
 
 def golden() -> dict[str, Record]:
     """One record of each kind; the measurement is the one with raw values."""
-    return {record.kind: record for record in (*every(), parity(), monitor())}
+    return {record.kind: record for record in (*every(), parity(), monitor(), trial(trial_plan()))}
 
 
 if __name__ == "__main__":  # writes tests/data/records: only for a new kind or a new schema version

@@ -99,7 +99,7 @@ def test_not_a_number_is_refused():
 
 def test_every_step_ends_in_a_kind_of_its_own():
     kinds = [kind for _, kind in STEPS.values()]
-    assert sorted([*kinds, "measurement", "monitor", "parity"]) == sorted(KINDS)
+    assert sorted([*kinds, "measurement", "monitor", "parity", "trial"]) == sorted(KINDS)
 
 
 # -- measurements -----------------------------------------------------------------------------
