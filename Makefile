@@ -36,6 +36,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/endpoint_rate.py
 	$(BIN)/python benchmarks/monitor_ingest.py --mb 300
 	$(BIN)/python benchmarks/simulator_speed.py --week
+	$(BIN)/python benchmarks/control_moves.py
 	$(BIN)/python benchmarks/splitter.py
 	$(BIN)/python benchmarks/trial_looks.py
 	$(BIN)/python benchmarks/trial_kills.py

@@ -1,13 +1,17 @@
 """Step 5 as it is shown: what the sentences say, and that the controls answer without a person."""
 
+import asyncio
 import os
+import sys
 
+import numpy as np
 import pytest
 from example_questions import question
-from neuronfit import compare, show, utilization
-from neuronfit.capacity import compiled
+from neuronfit import capacity, compare, show, utilization
+from neuronfit.capacity import compiled, fleet, simulator
+from neuronfit.capacity.scaling import Plan
 from neuronfit.errors import MissingPackage
-from neuronfit.show.controls import tried
+from neuronfit.show.controls import Bench, tried
 
 BUSY = {"mean_per_s": 8000, "peak_per_s": 24_000, "daily_shape": "office"}
 
@@ -99,6 +103,113 @@ def test_a_person_gets_controls_that_answer(busy, monkeypatch):
     assert said.value.startswith("trn1 at 16,000/s")
 
 
+def two_days(path):
+    """A trace of two days, 8 requests a minute by night and five times that by day, twice that on the second, in bursts: 40 words in, 120 out."""
+    rng = np.random.default_rng(11)
+    starts = np.arange(0, 2 * 86_400, 60)
+    hour = starts / 3600 % 24
+    mean = 8 * (1 + 4 * ((hour > 8) & (hour < 18))) * np.where(starts < 86_400, 1, 2)
+    counts = rng.negative_binomial(3, 3 / (3 + mean))  # variance mean + mean^2 / 3 within a minute
+    seconds = np.sort(np.concatenate([start + 60 * rng.random(count) for start, count in zip(starts, counts)]))
+    moments = np.datetime64("2026-03-02T00:00:00") + (seconds * 1e6).astype("timedelta64[us]")
+    lines = [f"{str(moment).replace('T', ' ')},40,{tokens}" for moment, tokens in zip(moments, rng.integers(60, 181, len(moments)))]
+    path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]) + "\n")
+    return len(lines)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recorded")
+    count = two_days(folder / "trace.csv")
+    objective = {"latency_p99_ms": None, "ttft_p99_ms": 1500, "tpot_p99_ms": None}
+    asked = question(folder, "flan-t5-xl", traffic={"trace": {"file": str(folder / "trace.csv")}}, objective=objective)
+    compare.compare(asked)
+    return asked, utilization.estimate(asked), count
+
+
+def late_by_day(bench, target, policy):
+    """Share of late requests on each day of the simulation of the whole window."""
+    seen, whole = [], simulator.generate
+
+    def by_day(*args, **options):
+        seen.append(whole(*args, **options, bins=(2, 86_400.0)))
+        return seen[-1]
+
+    _row, service, start, _usd = bench.of_target(target)
+    settings = bench.question.params.policy.capacity.model_copy(update={"scaling": policy})
+    plan = {option.name: option for option in capacity.options(bench.demand, service, bench.kept, settings, start)}[policy]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator, "generate", by_day)
+        fleet.evaluate(bench.demand, service, bench.kept, settings, start, Plan(policy, plan.paid, plan.ready))
+    days = seen[-1].bins
+    return days[:, 1] / days[:, 0]
+
+
+@pytest.mark.parametrize("policy", ["fixed", "scheduled", "target_tracking"])
+def test_the_quick_answer_is_the_record_s(recorded, policy, monkeypatch):
+    """Instances, hours and busyness to the digit; what is late: the same requests, as long as they are few enough, within a hundredth
+    of the busiest day of the whole simulation where they are not (the day starts with an empty queue)."""
+    asked, record, count = recorded
+    row = next(row for row in record.targets if row.options)
+    full = next(option for option in row.options if option.name == policy)
+    quick = tried(asked, record, row.target, policy=policy)
+    (option,) = quick.record.targets[0].options
+    assert "busiest" not in quick.sentence and option == full
+    monkeypatch.setattr(fleet, "QUICK_GENERATED", int(0.8 * count))
+    day = tried(asked, record, row.target, policy=policy)
+    (part,) = day.record.targets[0].options
+    assert "of the requests of the busiest 24 h late" in day.sentence and part.how != full.how
+    for name in ("fewest", "most", "instance_hours_per_day", "busy", "idle_usd_per_month", "hourly_instances"):
+        assert getattr(part, name) == getattr(full, name), name
+    first, second = late_by_day(Bench(asked, record), row.target, policy)
+    assert part.missed.value == pytest.approx(second, rel=0.01) and second > 1.02 * full.missed.value and first < full.missed.value
+
+
+def test_where_an_hour_has_too_many_the_day_is_a_process_of_its_rates(recorded, monkeypatch):
+    """Bursts within a minute are lost then, so less is late; instances and hours stay. The process has tokens / 84 requests, as the
+    figure has 84 tokens each: 60,941 x 120 / 84 = 87,059."""
+    asked, record, _count = recorded
+    row = next(row for row in record.targets if row.options)
+    monkeypatch.setattr(fleet, "QUICK_GENERATED", 500)
+    (option,) = tried(asked, record, row.target, policy="fixed").record.targets[0].options
+    full = row.options[0]
+    assert option.how.startswith("every one of 87,") and option.instance_hours_per_day == full.instance_hours_per_day
+    assert 0 <= option.missed.value < full.missed.value
+
+
+def test_a_move_reads_no_traffic_and_looks_up_no_service_again(busy, monkeypatch):
+    controls = sys.modules["neuronfit.show.controls"]
+    asked, record = busy
+    read, served, drawn = [], [], []
+    for owner, name, calls in ((controls, "demand_of", read), (controls, "latency_under_load", drawn), (capacity, "service_of", served)):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, real=real, calls=calls: calls.append(args) or real(*args))
+    panel = controls._Panel(asked, record, ["l4", "trn1"])
+    panel.rate.value, panel.policy.value, panel.growth.value = 2.0, "scheduled", 100
+    assert panel.said.value.startswith("l4 at 32,000/s") and (len(read), len(served), len(drawn)) == (1, 1, 1)
+    panel.target.value = "trn1"
+    panel.delay.value = 3.0
+    assert (len(read), len(served), len(drawn)) == (1, 2, 3)
+
+
+def test_moves_in_a_row_are_answered_once(busy, monkeypatch):
+    controls = sys.modules["neuronfit.show.controls"]
+    panel = controls._Panel(*busy, ["l4", "trn1"])
+    answered, real = [], panel.bench.tried
+    monkeypatch.setattr(panel.bench, "tried", lambda *args, **options: answered.append(options["times"]) or real(*args, **options))
+
+    async def three_moves():
+        for times in (2.0, 3.0, 4.0):
+            panel.rate.value = times
+        assert not answered
+        while not answered:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(2 * controls.TOGETHER_S)
+
+    asyncio.run(three_moves())
+    assert answered == [4.0] and panel.said.value.startswith("l4 at 32,000/s")
+
+
 def test_machine_code_is_kept_in_the_users_cache_only(tmp_path, monkeypatch):
     import numba
 
@@ -110,8 +221,6 @@ def test_machine_code_is_kept_in_the_users_cache_only(tmp_path, monkeypatch):
 
 
 def test_without_numba_one_line_says_what_to_install(monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(MissingPackage, match=r"numba.*pip install"):
         compiled.kernel.__wrapped__("serve")

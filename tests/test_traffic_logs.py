@@ -156,6 +156,16 @@ def test_an_hour_that_was_hardly_recorded_has_no_rate(tmp_path):
         ("time,BilledCost\n2026-11-16T08:00:00Z,5\n", "costs"),
         ("Model,Sequence Length,Throughput (inference/second)\nbert,128,5\n", "results"),
         (json.dumps({"start": "2026-11-16T08:00:00Z", "tokens": 5}, indent=1), "one JSON object"),
+        ("$ neuron-ls\ninstance-type: trn2.48xlarge\n| NEURON |\n", "neuron-ls"),
+        (json.dumps([{"neuron_device": 0, "bdf": "00:1e.0", "nc_count": 2}]), "neuron-ls"),
+        ('neuroncore_utilization_ratio{neuroncore="15"} 0.0\n' * 3, "neuron-monitor"),
+        ("# gpu    pwr  gtemp     sm    mem\n# Idx      W      C      %      %\n    0    631     63    100     10\n", "nvidia-smi"),
+        ("NVIDIA-SMI version  : 610.62\nNVML version        : 610.62\n", "nvidia-smi"),
+        ("nrt_tensor_allocate status=2\n", "runtime"),
+        (json.dumps({"instance": "p5", "predicted": 2.0, "measured": 1.9, "date": "2026-06-14"}) + "\n", "results"),
+        ("date,model,tokens\n" + "2026-06-14,a,5\n" * 3, "days without a time of day"),
+        ("lineItem/UsageStartDate,lineItem/UnblendedCost\n2026-11-16T08:00:00Z,0.5\n", "costs"),
+        ("2026/11/16 08:00:00.000, 0, 5 %, 10 MiB\n" * 3, "nvidia-smi"),
         ('TDRV: no device\n$ neuron-monitor\n{"neuron_runtime_data":[]', "runtime"),
     ],
 )
@@ -163,6 +173,12 @@ def test_what_is_no_traffic_is_named(tmp_path, text, what):
     with pytest.raises(BadInput) as refused:
         read(tmp_path, text)
     assert what in refused.value.what and refused.value.next and "\n" not in str(refused.value)
+
+
+def test_a_count_for_each_day_is_traffic(tmp_path):
+    """86,400 a day are one a second."""
+    said, _, _ = read(tmp_path, "date,requests\n" + "".join(f"2026-11-{day:02d},86400\n" for day in range(2, 16)))
+    assert said.mean_per_s == pytest.approx(1.0)
 
 
 def test_a_log_with_levels_and_requests_is_traffic_and_a_format_that_is_given_is_believed(tmp_path):

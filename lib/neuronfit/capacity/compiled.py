@@ -222,13 +222,22 @@ def generate_loop(
     used = np.zeros(replicas)
     clock = np.zeros(replicas)  # up to when tokens are counted
     event = np.full(replicas, np.inf)  # next completion
+    width = max(4, int(math.sqrt(replicas)))
+    blocks = (replicas + width - 1) // width  # copies are looked through by blocks: a fleet of thousands has one event at a time
+    block_event = np.full(blocks, np.inf)  # soonest of a block
+    block_busy = np.zeros(blocks, np.int64)  # fewest of a block
     head, period, bin_count = 0, 0, bins.shape[0]
     while True:
         # the next completion
         soonest, when = -1, np.inf
-        for replica in range(replicas):
-            if event[replica] < when:
-                soonest, when = replica, event[replica]
+        soonest_block = -1
+        for block in range(blocks):
+            if block_event[block] < when:
+                soonest_block, when = block, block_event[block]
+        if soonest_block >= 0:
+            soonest = soonest_block * width
+            while event[soonest] > when:
+                soonest += 1
         # can the head of the queue start now?
         room_at, chosen = np.inf, -1
         if head < count:
@@ -247,10 +256,13 @@ def generate_loop(
             now = max(arrivals[head], totals[7])
             while period + 1 < change_s.shape[0] and change_s[period + 1] <= now:
                 period += 1
-            fewest = slots
-            for replica in range(instances[period] * copies):
-                if busy[replica] < fewest and used[replica] + need <= cache_tokens:
-                    chosen, fewest = replica, busy[replica]
+            fewest, ready = slots, instances[period] * copies
+            for block in range((ready + width - 1) // width):
+                if block_busy[block] >= fewest:
+                    continue
+                for replica in range(block * width, min((block + 1) * width, ready)):
+                    if busy[replica] < fewest and used[replica] + need <= cache_tokens:
+                        chosen, fewest = replica, busy[replica]
             if chosen >= 0:
                 room_at = now
             elif soonest < 0 or (period + 1 < change_s.shape[0] and change_s[period + 1] < when):
@@ -319,4 +331,9 @@ def generate_loop(
             event[replica] = clock[replica] + max(0.0, least) * step_s[busy[replica] - 1]
         else:
             event[replica] = np.inf
+        block = replica // width
+        block_event[block], block_busy[block] = np.inf, slots
+        for other in range(block * width, min((block + 1) * width, replicas)):
+            block_event[block] = min(block_event[block], event[other])
+            block_busy[block] = min(block_busy[block], busy[other])
     return count

@@ -26,6 +26,11 @@ __all__ = ["Answer", "Demand", "Option", "break_even", "latency_at_load", "neede
 
 EVERY_REQUEST = 400_000
 EVERY_RECORDED = 4_000_000
+QUICK_REQUESTS = 1_000_000
+QUICK_GENERATED = 400_000
+"""What a control of notebook 05 simulates one by one at most, requests in batches and of generation; the record simulates all."""
+
+QUICK_HOURS = (24, 12, 6, 3, 1)
 STRETCH = 20_000
 LOAD_STEPS = 50
 """States are rounded up to a fiftieth of the capacity of their instances."""
@@ -87,7 +92,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Option:
-    """One scaling policy over the window. ``paid`` and ``ready`` are instances per minute, ``missed`` is ``None`` without an objective."""
+    """One scaling policy over the window. ``paid`` and ``ready`` are instances per minute, ``missed`` is ``None`` without an objective.
+
+    ``part`` says of which hours alone ``missed`` speaks, where it is not the whole window.
+    """
 
     name: str
     paid: np.ndarray
@@ -97,6 +105,7 @@ class Option:
     busy: float
     missed: Optional[float]
     how: str
+    part: str = ""
 
     @property
     def idle(self) -> float:
@@ -201,44 +210,103 @@ def latency_at_load(
 
 
 def options(
-    demand: Demand, service: Service, kept: Promise, settings: Capacity, start: StartUp, *, declared: Optional[int] = None
+    demand: Demand,
+    service: Service,
+    kept: Promise,
+    settings: Capacity,
+    start: StartUp,
+    *,
+    declared: Optional[int] = None,
+    quick: bool = False,
 ) -> tuple[Option, ...]:
-    """The three policies over the window: fixed, scheduled, target_tracking. ``declared`` replaces the size of the fixed fleet."""
+    """The three policies over the window: fixed, scheduled, target_tracking. ``declared`` replaces the size of the fixed fleet.
+
+    ``quick``: the policy of ``settings.scaling`` alone, and what is late in the busiest hours alone where a trace has more requests than
+    ``QUICK_REQUESTS``, or any window of generation more than ``QUICK_GENERATED``; instances and hours are those of the whole window.
+    """
     delay = settings.batch_delay_ms / 1e3
 
     def enough(rate: float) -> int:
         found = needed(service, rate, kept, delay, settings.seed)
         return found if found is not None else max(1, math.ceil(rate / (service.capacity_per_s * FULL) - 1e-9))
 
-    minutes = len(demand.minute_rates)
-    base = fixed(minutes, enough(demand.peak_per_s), settings)
-    if declared:
-        base = Plan("fixed", np.full(minutes, declared, np.int64), np.full(minutes, declared, np.int64))
-    plans = (
-        base,
-        scheduled(demand.minute_rates, enough, settings, start, repeats=demand.repeats),
-        target_tracking(demand.minute_rates, service.capacity_per_s, settings, start, repeats=demand.repeats),
-    )
-    return tuple(evaluate(demand, service, kept, settings, start, plan) for plan in plans)
+    minutes, rates, repeats = len(demand.minute_rates), demand.minute_rates, demand.repeats
+
+    def plan(name: str) -> Plan:
+        if name == "scheduled":
+            return scheduled(rates, enough, settings, start, repeats=repeats)
+        if name == "target_tracking":
+            return target_tracking(rates, service.capacity_per_s, settings, start, repeats=repeats)
+        if declared:
+            return Plan("fixed", np.full(minutes, declared, np.int64), np.full(minutes, declared, np.int64))
+        return fixed(minutes, enough(demand.peak_per_s), settings)
+
+    names = (settings.scaling,) if quick else ("fixed", "scheduled", "target_tracking")
+    return tuple(evaluate(demand, service, kept, settings, start, plan(name), quick=quick) for name in names)
 
 
-def evaluate(demand: Demand, service: Service, kept: Promise, settings: Capacity, start: StartUp, plan: Plan) -> Option:
-    """One plan against the demand."""
+def evaluate(demand: Demand, service: Service, kept: Promise, settings: Capacity, start: StartUp, plan: Plan, *, quick: bool = False) -> Option:
+    """One plan against the demand; ``quick`` as in :func:`options`."""
     lengths = np.full(len(demand.minute_rates), MINUTE_S)
     lengths[-1] = demand.window_s - MINUTE_S * (len(lengths) - 1)
     mean_paid = float(plan.paid[0] if (plan.paid == plan.paid[0]).all() else (plan.paid * lengths).sum() / demand.window_s)
     offered = float((demand.minute_rates * lengths).sum())
     busy = offered / (mean_paid * demand.window_s * service.capacity_per_s)
-    count = len(demand.arrivals_s) if demand.arrivals_s is not None else offered / service.results_per_request
+    count, where, ready, generates = _requests(demand, service), "", plan, isinstance(service, GenerationService)
+    if quick and kept.made and (generates or demand.arrivals_s is not None):
+        most = QUICK_GENERATED if generates else QUICK_REQUESTS
+        demand, ready, where = busiest(demand, plan, service, most)
+        count = _requests(demand, service)
     if not kept.made:
         missed, how = None, "not simulated: no latency objective is declared"
     elif count <= EVERY_REQUEST or demand.arrivals_s is not None:
-        missed = _every_request(demand, service, kept, settings, start, plan)
+        missed = _every_request(demand, service, kept, settings, start, ready)
         how = f"every one of {count:,.0f} requests simulated"
     else:
-        missed = _by_states(demand.minute_rates, plan.ready, service, kept, settings, start)
-        how = f"{len(np.unique(plan.ready))} fleet sizes, each state simulated over {STRETCH:,} requests"
-    return Option(plan.name, plan.paid, plan.ready, mean_paid * 24, mean_paid * HOURS_PER_MONTH, busy, missed, how)
+        missed = _by_states(demand.minute_rates, ready.ready, service, kept, settings, start)
+        how = f"{len(np.unique(ready.ready))} fleet sizes, each state simulated over {STRETCH:,} requests"
+    return Option(plan.name, plan.paid, plan.ready, mean_paid * 24, mean_paid * HOURS_PER_MONTH, busy, missed, how, where)
+
+
+def _requests(demand: Demand, service: Service) -> float:
+    if demand.arrivals_s is not None:
+        return len(demand.arrivals_s)
+    last_s = demand.window_s - MINUTE_S * (len(demand.minute_rates) - 1)
+    return float(demand.minute_rates[:-1].sum() * MINUTE_S + demand.minute_rates[-1] * last_s) / service.results_per_request
+
+
+def busiest(demand: Demand, plan: Plan, service: Service, most: int) -> tuple[Demand, Plan, str]:
+    """The busiest day of the window, or as many hours of ``QUICK_HOURS`` as have at most ``most`` requests, and the plan in it.
+
+    The whole window, and no words, where it has no more than ``most``. Where one hour of it has more, the day is left as a process of its
+    rates. Days and hours are counted from the start of the window.
+    """
+    if _requests(demand, service) <= most:
+        return demand, plan, ""
+    parts = []
+    for hours in QUICK_HOURS:
+        width = min(hours * 60, len(demand.minute_rates))
+        sums = np.add.reduceat(demand.minute_rates, np.arange(0, len(demand.minute_rates), width))
+        first = int(sums.argmax()) * width
+        part = _between(demand, first, min(first + width, len(demand.minute_rates)))
+        words = f"the busiest {hours} h" if width < len(demand.minute_rates) else ""
+        parts.append((part, replace(plan, paid=plan.paid[first : first + width], ready=plan.ready[first : first + width]), words))
+        if _requests(part, service) <= most:
+            return parts[-1]
+    day, of_day, words = parts[0]
+    return replace(day, arrivals_s=None, input_tokens=None, output_tokens=None), of_day, words
+
+
+def _between(demand: Demand, first: int, end: int) -> Demand:
+    """The minutes from ``first`` to before ``end``, as a window of its own."""
+    start_s, end_s = first * MINUTE_S, min(end * MINUTE_S, demand.window_s)
+    rates = demand.minute_rates[first:end]
+    part = replace(demand, minute_rates=rates, window_s=end_s - start_s, peak_per_s=float(rates.max()), repeats=False)
+    if demand.arrivals_s is None:
+        return part
+    low, high = np.searchsorted(demand.arrivals_s, [start_s, end_s] if end < len(demand.minute_rates) else [start_s, math.inf])
+    tokens = {name: None if (given := getattr(demand, name)) is None else given[low:high] for name in ("input_tokens", "output_tokens")}
+    return replace(part, arrivals_s=demand.arrivals_s[low:high] - start_s, **tokens)
 
 
 def _changes(plan: Plan, settings: Capacity, start: StartUp, window_s: float) -> list[Change]:

@@ -26,11 +26,11 @@ from neuronfit.show.figures import (
     settling,
 )
 from neuronfit.show.headline import findings_table, gates_table, headline_table
-from neuronfit.show.money import cost_tornado, doubt_table, paid_back_by, tasks_table, training_table, units_table
+from neuronfit.show.money import cheaper_bars, cost_tornado, doubt_table, paid_back_by, tasks_table, training_table, units_table
 from neuronfit.show.monitors import busyness_table, monitor_bars, monitor_parts_table, monitor_table
 from neuronfit.show.parity import parity_sides_table, parity_table
-from neuronfit.show.software import Listing, commands, memory_table
 from neuronfit.show.protocol import protocol_table
+from neuronfit.show.software import Listing, commands, memory_table
 from neuronfit.show.steps import (
     analysis_table,
     bases_table,
@@ -75,7 +75,9 @@ __all__ = [
     "break_even_curve",
     "buckets_table",
     "busy_bars",
+    "busyness_table",
     "cell",
+    "cheaper_bars",
     "claims_table",
     "commands",
     "compile_table",
@@ -96,7 +98,6 @@ __all__ = [
     "length_distribution",
     "measurements_table",
     "memory_table",
-    "busyness_table",
     "monday_table",
     "monitor_bars",
     "monitor_parts_table",
@@ -104,8 +105,8 @@ __all__ = [
     "number",
     "operators_table",
     "options_bars",
-    "paid_back_by",
     "padding_curve",
+    "paid_back_by",
     "pairs_table",
     "parity_sides_table",
     "parity_table",
@@ -124,15 +125,17 @@ __all__ = [
     "situations_table",
     "sizes_table",
     "software_table",
-    "tasks_table",
-    "training_table",
+    "source_text",
     "stages_table",
+    "step_command",
+    "tasks_table",
+    "trace_table",
+    "training_table",
     "trial_figure",
     "trial_table",
-    "source_text",
-    "step_command",
     "units_table",
     "utilization_table",
+    "week_load",
     "week_of_demand",
     "weights_table",
 ]

@@ -56,8 +56,11 @@ def week_of_demand(utilization: Optional[Utilization]) -> AnyFigure:
         panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
         for place, (axes, row) in enumerate(zip(panels, rows)):
             _panel(axes, row, demand, _color(names, row.target), last=place == len(rows) - 1)
-        handles = [_line(style) for style in STYLES.values()]
-        figure.legend(handles, list(POLICY_NAMES.values()), loc="outside upper center", ncols=3, frameon=False, fontsize=11.5, handlelength=2.2)
+        shown = [name for name in POLICY_NAMES if any(option.name == name for row in rows for option in row.options)]
+        handles = [_line(STYLES[name]) for name in shown]
+        figure.legend(
+            handles, [POLICY_NAMES[name] for name in shown], loc="outside upper center", ncols=3, frameon=False, fontsize=11.5, handlelength=2.2
+        )
 
     what = "of the week" if window == 168 else "of the window"
     return _figure(

@@ -51,9 +51,11 @@ def claims_table(about: Union[Question, Dossier]) -> Union[Table, Note]:
         columns=(
             Column("claim", "what is said, by whom and when", words=True, wide=True),
             Column("against", "the baseline that the claim states, and its fine print", words=True, wide=True),
-            Column("target", "name in the params file", words=True),
             Column(
-                "here", "what this dossier's evidence, or the catalogue for what is in an instance, gives for the same thing", words=True, wide=True
+                "here",
+                "what this dossier's evidence about the target that is named, or the catalogue for what is in an instance, gives for the same thing",
+                words=True,
+                wide=True,
             ),
             Column("what became of it", "our check of the claim with dated prices and printed figures", words=True, wide=True),
         ),
@@ -69,7 +71,6 @@ def _claim(row: claims.Beside) -> tuple[Cell, ...]:
     return (
         cell(claim.claim, note=who, strong=True),
         cell(claim.baseline if claim.baseline != "-" else "no baseline", note=claim.fine_print),
-        cell(row.target),
         _here(row),
         cell(claim.verdict, note=f"{claim.because} ({claim.source}, {claim.as_of})", tone=_TONES.get(claim.verdict, "wait")),
     )
@@ -77,12 +78,12 @@ def _claim(row: claims.Beside) -> tuple[Cell, ...]:
 
 def _here(row: claims.Beside) -> Cell:
     if not row.comparable:
-        return cell("not comparable", note=row.reason, tone="wait")
+        return cell("not comparable", note=f"{row.target}: {row.reason}", tone="wait")
     if row.claim.metric == "saving_fraction":
-        return cell((row.here, "fraction"), note=f"% saved; {row.reason}".rstrip("; "))
+        return cell((row.here, "fraction"), note=f"% saved by {row.target}; {row.reason}".rstrip("; "))
     if row.claim.of_instance:
-        return cell(f"{row.here.value:,.4g} {row.claim.unit}", note=row.reason)
-    return cell((row.here, "ratio"), note=f"times; {row.reason}".rstrip("; "))
+        return cell(f"{row.here.value:,.4g} {row.claim.unit}", note=f"{row.target}; {row.reason}".rstrip("; "))
+    return cell((row.here, "ratio"), note=f"times, {row.target}; {row.reason}".rstrip("; "))
 
 
 def recomputed_table(about: Union[Question, Dossier, None] = None) -> Union[Table, Note]:

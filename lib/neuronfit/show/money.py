@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Optional, Union
 
+from neuronfit.cost import of_draws
+from neuronfit.provenance import Quantity
 from neuronfit.record import Cost, Payback, Sensitivity
-from neuronfit.show.figures import INK, AnyFigure, _axes, _bar_axis, _color, _end_labels, _figure
-from neuronfit.show.table import Column, Note, Table, cell, rows_of
+from neuronfit.show.figures import INK, AnyFigure, _axes, _bar_axis, _bar_label, _bars_height, _color, _end_labels, _figure
+from neuronfit.show.table import Cell, Column, Note, Table, cell, rows_of
 from neuronfit.show.wording import missing, not_run, per_million
 from neuronfit.units import metric
 
-__all__ = ["cost_tornado", "doubt_table", "paid_back_by", "tasks_table", "training_table", "units_table"]
+__all__ = ["cheaper_bars", "cost_tornado", "doubt_table", "paid_back_by", "tasks_table", "training_table", "units_table"]
 
 _SHOWN = {"hourly price": "usd_per_hour", "throughput": "throughput_per_s", "volume": "rate_per_s", "useful share": "fraction"}
 """Input of a tornado -> the metric that shows it."""
@@ -26,7 +29,7 @@ def doubt_table(cost: Optional[Cost]) -> Union[Table, Note]:
     said: dict[str, list[str]] = {}
     for entry in cost.targets:
         volume = entry.break_even_volume
-        for text in (entry.useful_because, *entry.assumed, volume.why if volume and not volume.known else None):
+        for text in (entry.useful_because, entry.taken_as, *entry.assumed, volume.why if volume and not volume.known else None):
             if text:
                 said.setdefault(text, []).append(entry.target)
     return Table(
@@ -49,8 +52,8 @@ def doubt_table(cost: Optional[Cost]) -> Union[Table, Note]:
                     cell((entry.useful, "fraction")) if entry.useful else nothing,
                     cell((entry.instance_hours_per_month, "instance_hours")) if entry.instance_hours_per_month else nothing,
                     cell((entry.saving_per_month, "usd_per_month")) if entry.saving_per_month else nothing,
-                    cell((entry.probability_cheaper, "fraction")) if entry.probability_cheaper else nothing,
-                    cell((entry.probability_cheaper_full_load, "fraction")) if entry.probability_cheaper_full_load else nothing,
+                    _chance(entry.probability_cheaper) if entry.probability_cheaper else nothing,
+                    _chance(entry.probability_cheaper_full_load) if entry.probability_cheaper_full_load else nothing,
                     cell((entry.break_even_volume, "count")) if entry.break_even_volume else nothing,
                 )
                 for entry in cost.targets
@@ -60,6 +63,40 @@ def doubt_table(cost: Optional[Cost]) -> Union[Table, Note]:
         footnote=" ".join(f"{', '.join(names)}: {text}." for text, names in said.items()),
         key="doubt",
         record=cost.id,
+    )
+
+
+def cheaper_bars(cost: Optional[Cost]) -> AnyFigure:
+    """In how many of the draws each candidate is the cheaper one, at full load and at your traffic."""
+    kinds = (("at full load", "probability_cheaper_full_load"), ("at your traffic", "probability_cheaper"))
+    bars = [
+        (row, where, share)
+        for row in (cost.targets if cost else ())
+        for where, name in kinds
+        if (share := getattr(row, name)) is not None and share.known
+    ]
+    if not bars:
+        return Note("How likely a candidate is the cheaper one appears once both sides have a cost.")
+    names = [row.target for row in cost.targets]
+    said = "; ".join(f"{row.target} {of_draws(share.value)} {where} [{share.grade.letter}]" for row, where, share in bars)
+    taken = " ".join(f"{text[0].upper()}{text[1:]}." for text in dict.fromkeys(row.taken_as for row, _, _ in bars if row.taken_as))
+
+    def draw(figure: Any) -> None:
+        axes = _axes(figure, "cheaper than the baseline, % of the draws", "")
+        _bar_axis(axes, [f"{row.target}  {where}" for row, where, _ in bars])
+        axes.set_xlim(0, 100)
+        for place, (row, _, share) in enumerate(bars):
+            axes.barh(place, 100, height=0.5, color=INK, alpha=0.07)
+            axes.barh(place, share.value * 100, height=0.5, color=_color(names, row.target))
+            _bar_label(axes, place, of_draws(share.value))
+        axes.axvline(50, color=INK, linewidth=1, alpha=0.5)
+
+    return _figure(
+        "cheaper",
+        f"Share of the draws in which a candidate is the cheaper one: {said}.",
+        draw,
+        f"At the line nothing is known: either side may be the cheaper one. {taken}".strip(),
+        height=_bars_height(len(bars)),
     )
 
 
@@ -78,7 +115,7 @@ def units_table(cost: Optional[Cost]) -> Union[Table, Note]:
         columns=(
             Column("target", "name in the params file", words=True),
             *(Column(f"million {kind}s", "useful ones, at your traffic", "$") for kind in kinds),
-            Column("tokens", "that a dollar buys at full load", "per $"),
+            Column("tokens", "that a dollar buys at full load", "million per $"),
         ),
         rows=rows_of(
             (
@@ -95,6 +132,14 @@ def units_table(cost: Optional[Cost]) -> Union[Table, Note]:
         key="units",
         record=cost.id,
     )
+
+
+def _chance(share: Quantity) -> Cell:
+    """A probability, no nearer to certain than draws can say."""
+    shown = cell((share, "fraction"))
+    if not share.known or 0.01 <= share.value <= 0.99:
+        return shown
+    return replace(shown, pieces=(replace(shown.pieces[0], text="> 99" if share.value > 0.5 else "< 1"),))
 
 
 def _end(row: Sensitivity, which: str) -> str:
@@ -169,7 +214,7 @@ def training_table(cost: Optional[Cost]) -> Union[Table, Note]:
                     cell((entry.training.duration, "instance_hours")),
                     cell((entry.training.cost, "usd")),
                     cell((entry.training.saving, "fraction")) if entry.training.saving else missing("this is the baseline"),
-                    cell((entry.training.probability_cheaper, "fraction")) if entry.training.probability_cheaper else missing("this is the baseline"),
+                    _chance(entry.training.probability_cheaper) if entry.training.probability_cheaper else missing("this is the baseline"),
                     cell((entry.training.best_checkpoint_every, "instance_hours"))
                     if entry.training.best_checkpoint_every
                     else missing("nothing to weigh"),
@@ -204,7 +249,7 @@ def tasks_table(payback: Optional[Payback], target: Optional[str] = None) -> Uni
     more = [f"Upkeep: {row.upkeep_because}."] if row.upkeep_because else []
     if row.parallel is not None:
         shown = money(row.parallel.value) if row.parallel.known else row.parallel.why
-        more.append(f"Both fleets at once: {shown} ({row.parallel_because}).")
+        more.append(f"During the trial: {shown} ({row.parallel_because}).")
     if row.second_move is not None:
         second = row.second_move
         more.append(f"A second migration: {second.probability.value:.0%} probable, {money(second.cost.value)} ({second.because}).")

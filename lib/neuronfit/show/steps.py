@@ -437,7 +437,10 @@ def pairs_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
             for pair in comparison.pairs
         ),
         footnote=" ".join(
-            [*dict.fromkeys(pair.sentence for pair in comparison.pairs), f"Margin {comparison.margin * 100:g}%, confidence {comparison.confidence * 100:g}%."]
+            [
+                *dict.fromkeys(pair.sentence for pair in comparison.pairs),
+                f"Margin {comparison.margin * 100:g}%, confidence {comparison.confidence * 100:g}%.",
+            ]
         ),
         record=comparison.id,
         key="pairs",
@@ -597,10 +600,19 @@ def cost_table(cost: Optional[Cost]) -> Union[Table, Note]:
             ),
             today=0,
         ),
-        footnote=" ".join([*(entry.sentence for entry in cost.targets), basis(cost)]),
+        footnote=" ".join([*(entry.sentence for entry in cost.targets), *_at_face_value(cost), basis(cost)]),
         key="cost",
         record=cost.id,
     )
+
+
+def _at_face_value(cost: Cost) -> list[str]:
+    """What the comparison of these costs takes for granted; the targets of one text together."""
+    said: dict[str, list[str]] = {}
+    for entry in cost.targets:
+        if entry.taken_as:
+            said.setdefault(entry.taken_as, []).append(entry.target)
+    return [f"{' and '.join(names)} beside the baseline, estimated: {text}." for text, names in said.items()]
 
 
 def bases_table(cost: Optional[Cost]) -> Union[Table, Note]:

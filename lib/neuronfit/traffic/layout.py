@@ -489,6 +489,13 @@ def _columns(
     kind = "lengths" if column is None else "arrivals"
     if column is not None and not {"input", "output"} & set(found) and ("rate" in found or _counts(layout, names, found, values)):
         kind = "counts"
+    if kind == "arrivals" and day is None and _days_only(values.get(column, ())):
+        raise BadInput(
+            "days without a time of day cannot be arrivals of requests, in column",
+            column,
+            allowed="one moment for each request, or one row for each day with a count under a name such as requests",
+            next="name another column: time_column",
+        )
     roles = {key: _reference(each, layout, tops) for key, each in found.items() if key not in ("start", "time", "end", "latency")}
     if column is not None:
         roles["time"] = _reference(column, layout, tops)
@@ -523,6 +530,11 @@ def _day_of(column: str, names: Sequence[str], values: Mapping[str, Sequence[str
     if not forms.get(column) or any(form.kind != "clock" for form in forms[column]):
         return None
     return next((name for name in names if name != column and columns.plain(name) in ("date", "day") and values.get(name)), None)
+
+
+def _days_only(texts: Sequence[str]) -> bool:
+    known = [text.strip() for text in texts if text.strip()]
+    return bool(known) and all(re.fullmatch(r"\d{4}[-/]\d\d?[-/]\d\d?", text) for text in known)
 
 
 def _no_times(column: str) -> BadInput:

@@ -14,8 +14,13 @@ _SPANS = (
 
 _KNOWN: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
     (
+        re.compile(rb'\A\s*(?:\$ neuron-ls|instance-type:)|\A\s*\[\s*\{\s*"neuron_device"|\|\s*LOGICAL\s*\|\s*NEURON\s*\|'),
+        "a list of neuron-ls",
+        "neuronfit monitor FILE",
+    ),
+    (
         re.compile(
-            rb"^(?:\$ neuron-|FATA\[\d+\]|NRT:|TDRV:)|\bERROR\s+(?:NRT|TDRV|NMGR)\b|\bNRT:nrt_\w+|\bneuronx?-cc\b|\b(?:INFO|WARNING|ERROR):Neuron:",
+            rb"^(?:\$ neuron-|Neuron: |FATA\[\d+\]|NRT:|TDRV:)|\bERROR\s+(?:NRT|TDRV|NMGR)\b|\bNRT:nrt_\w+|\bnrt_\w+ status=\d|\bneuronx?-cc\b|\b(?:INFO|WARNING|ERROR):Neuron:",
             re.MULTILINE,
         ),
         "a log of the Neuron runtime or its tools",
@@ -23,20 +28,23 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
     ),
     (re.compile(rb'"(?:tp_degree|architectures|hidden_size|d_model|torch_dtype)"\s*:'), "the configuration of a model", "neuronfit check FILE"),
     (
-        re.compile(rb"\bBilledCost\b|hourly_rate_usd|\bOfferTermCode\b|\bDiscountedRate\b"),
+        re.compile(rb"\bBilledCost\b|hourly_rate_usd|\bOfferTermCode\b|\bDiscountedRate\b|\bUnblended_?Cost\b|\bunblended_cost\b|\bline_item_usage_"),
         "a list of prices or costs",
         "pricing.overrides in the params file",
     ),
+    (re.compile(rb'"predicted"\s*:[^\n]*"measured"\s*:'), "a list of results", "neuronfit adopt FILE --for TARGET --params PARAMS"),
     (re.compile(rb"^[^\n{\[/]*\b(?:[Tt]hroughput|[Cc]ost per)\b[^\n]*\n"), "a table of results", "neuronfit adopt FILE --for TARGET --params PARAMS"),
     (
         re.compile(
-            rb"\butilization\.gpu\b|\bmemory\.used\b|gpu_utilization_mean|,\s*(?:NVIDIA|GeForce|Tesla) [^\n]*\bGPU-[0-9a-f]{8}|<nvidia_smi_log|NVSMI LOG|\| NVIDIA-SMI \d"
+            rb"\butilization\.gpu\b|\bmemory\.used\b|gpu_utilization_mean|,\s*(?:NVIDIA|GeForce|Tesla) [^\n]*\bGPU-[0-9a-f]{8}|<nvidia_smi_log|NVSMI LOG|"
+            rb"\| NVIDIA-SMI \d|\A\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W)(?:,|\r?\n)|\ANVIDIA-SMI version|\A\s*# ?(?:gpu|Date) .*\b(?:sm|pwr)\b"
         ),
         "samples of nvidia-smi",
         "neuronfit monitor FILE",
     ),
     (re.compile(rb'neuron_runtime_data\\?"\s*:|neuroncore_counters\\?"\s*:'), "reports of neuron-monitor", "neuronfit monitor FILE"),
     (re.compile(rb"\bDCGM_FI_[A-Z_]+|\bnvidia_smi_[a-z_]+\{"), "samples of a GPU exporter", "neuronfit monitor FILE"),
+    (re.compile(rb"^neuron(?:core|_runtime|device)_\w+\{", re.MULTILINE), "samples of the exporter of neuron-monitor", "neuronfit monitor FILE"),
     (re.compile(rb"^\|\s*NEURON\s*\||\bNEURON CORES\b", re.MULTILINE), "a list of neuron-ls", "neuronfit monitor FILE"),
     (
         re.compile(rb"^# (?:HELP|TYPE) \w+ ", re.MULTILINE),
