@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The summary is read first and run last: its notebook needs the records of the other eight."""
     items.sort(key=lambda item: item.path.name == "00_summary.ipynb")
+
+
+@pytest.fixture(autouse=True)
+def the_shipped_prices_are_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Age turns a price into a finding; a test must not turn red for it half a year later."""
+    from neuronfit import cost
+
+    monkeypatch.setattr(cost, "today", lambda: date(2026, 11, 30))

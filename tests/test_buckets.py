@@ -134,7 +134,9 @@ def test_without_lengths_the_shapes_are_the_buckets_and_padding_is_unknown(tmp_p
     advice = advise(question(tmp_path, workload__shapes=shapes))
     assert advice.choices == () and advice.recommended is None and findings(advice) == []
     assert advice.present.edges == (128, 256) and advice.present.compilations.value == 3 * 2
-    assert advice.present.waste.value is None and advice.present.waste.why == "neither traffic.sequence_lengths nor a trace says how long the inputs are"
+    assert (
+        advice.present.waste.value is None and advice.present.waste.why == "neither traffic.sequence_lengths nor a trace says how long the inputs are"
+    )
     assert "6 compilations" in advice.sentence and "not known" in advice.sentence
 
 

@@ -137,6 +137,16 @@ def test_price_performance_is_the_ratio_of_the_efficiencies(tmp_path):
     assert "tokens" in rows_of(asked(tmp_path, records=(mixed,)))["inf2-price-performance", "inf2"].reason
 
 
+def test_costs_of_figures_that_are_not_comparable_are_not_set_beside_a_claim(tmp_path):
+    """The example's pairs differ in what matters: nothing that follows from them is comparable either."""
+    cost, compared = example_records.cost(), example_records.comparison(example_records.measurements())
+    unlike = tuple(pair.model_copy(update={"verdict": "not_comparable"}) for pair in compared.pairs)
+    row = rows_of(asked(tmp_path, records=(cost, compared.model_copy(update={"pairs": unlike}))))["inf2-price-performance", "inf2"]
+    assert not row.comparable and "not comparable" in row.reason
+    alike = tuple(pair.model_copy(update={"verdict": "faster"}) for pair in compared.pairs)
+    assert rows_of(asked(tmp_path, records=(cost, compared.model_copy(update={"pairs": alike}))))["inf2-price-performance", "inf2"].comparable
+
+
 def test_throughput_and_latency_come_from_the_pair_of_step_4(tmp_path):
     figures = example_records.measurements()
     compared = example_records.comparison(figures)

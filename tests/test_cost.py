@@ -3,12 +3,13 @@
 import math
 import random
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from statistics import NormalDist
 
 import pytest
 from example_questions import measured, question, stated, walk
-from neuronfit import compare, cost, doubt, utilization
+from neuronfit import compare, cost, doubt, show, utilization
 from neuronfit.catalog import prices, published
 from neuronfit.cost import Basis, Priced, saving_fraction, usd_per_million
 from neuronfit.errors import BadInput, BadParams, NotComparable
@@ -611,3 +612,161 @@ def test_the_published_inf2_costs_are_the_formula_at_the_three_year_reserved_rat
     half = float(Decimal(1).scaleb(printed.as_tuple().exponent) / 2)
     lowest, highest = usd_per_million(round(hourly - 0.0005, 3), fastest), usd_per_million(round(hourly + 0.0005, 3), slowest)
     assert float(printed) - half <= highest and lowest <= float(printed) + half
+
+
+# -- discount, own terms, age, and what the way to deploy adds --------------------------------
+
+
+def test_the_discount_is_taken_off_every_list_price_and_not_off_the_teams_own_rate(tmp_path):
+    """0.8048 x 0.88 = 0.708224 and 1.34375 x 0.88 = 1.1825; inf2 has an agreed rate of 0.6."""
+    own = [{"instance_type": "inf2.xlarge", "usd_per_hour": 0.6, "as_of": "2026-10-01"}]
+    _, rows = priced(question(tmp_path, pricing__discount=0.12, pricing__overrides=own))
+    assert [rows[name].price.value for name in ("l4", "inf2", "trn1")] == [pytest.approx(0.708224), 0.6, pytest.approx(1.1825)]
+    assert rows["l4"].price.grade is Grade.ESTIMATED and rows["inf2"].price.grade is Grade.IMPORTED
+    assert rows["l4"].per_month.value == pytest.approx(0.708224 * 730)
+    assert rows["l4"].other_bases["on_demand"].value == pytest.approx(rows["l4"].full_load.value)
+
+
+def test_an_own_rate_on_other_terms_is_refused(tmp_path):
+    own = {"instance_type": "inf2.xlarge", "usd_per_hour": 0.33, "as_of": "2026-10-01"}
+    asked = question(tmp_path / "a", pricing__overrides=[{**own, "purchase_option": "reserved_3yr_no_upfront"}])
+    with pytest.raises(NotComparable) as raised:
+        cost.price(asked)
+    assert "inf2.xlarge is reserved_3yr_no_upfront" in str(raised.value) and "on_demand" in str(raised.value) and asked.dossier.files() == []
+    for same in ({"purchase_option": "on_demand"}, {}):
+        assert priced(question(tmp_path / f"b{len(same)}", pricing__overrides=[{**own, **same}]))[1]["inf2"].price.value == 0.33
+    other = {**own, "instance_type": "p5.48xlarge", "purchase_option": "capacity_block"}  # no target here
+    assert priced(question(tmp_path / "c", pricing__overrides=[other]))[1]["inf2"].price.value == 0.7582
+
+
+def old(record):
+    return [finding.because for finding in record.findings if finding.code == "prices_old"]
+
+
+def test_a_price_of_half_a_year_ago_is_a_finding_on_every_basis(tmp_path, monkeypatch):
+    """inf2 and trn1 on demand were seen on 2026-07-20, g6 on 2026-09-06, the reserved rates on 2025-04-05."""
+    assert old(priced(question(tmp_path / "a"))[0]) == []
+    [said] = old(priced(question(tmp_path / "b", pricing__purchase_option="reserved_3yr_no_upfront"))[0])
+    assert "l4 2025-04-05 (604 days)" in said and "inf2 2025-04-05" in said
+    assert old(priced(question(tmp_path / "c", pricing__purchase_option="spot_estimate"))[0])
+    monkeypatch.setattr(cost, "today", lambda: date(2027, 1, 16))
+    assert old(priced(question(tmp_path / "d"))[0]) == []  # 180 days
+    monkeypatch.setattr(cost, "today", lambda: date(2027, 1, 17))
+    [said] = old(priced(question(tmp_path / "e"))[0])
+    assert "inf2 2026-07-20 (181 days)" in said and "l4" not in said
+
+
+@pytest.mark.parametrize(
+    "instance_type, region, code",
+    [
+        ("p5e.48xlarge", "us-east-1", "capacity_block_only"),
+        ("trn2.48xlarge", "us-east-1", "not_sold_in_region"),
+    ],
+)
+def test_what_is_not_to_be_had_is_a_finding_of_step_6(tmp_path, instance_type, region, code):
+    target = {"name": "c", "instance_type": instance_type, "path": "cuda" if instance_type[0] == "p" else "neuron_xla"}
+    record = cost.price(question(tmp_path, candidates=[target], pricing__region=region))
+    assert code in [finding.code for finding in record.findings if finding.target == "c"]
+    assert not record.targets[1].price.known
+
+
+def test_a_cluster_of_eks_is_in_the_month_of_both_sides_once(tmp_path):
+    """0.10 x 730 = 73 USD. 587.504 + 73 = 660.504; per million of 1,051.2 million: 0.628333. The saving stays 34.018."""
+    record, rows = priced(question(tmp_path, pricing__deployment="eks"))
+    assert rows["l4"].per_month.value == pytest.approx(660.504) and rows["inf2"].per_month.value == pytest.approx(553.486 + 73)
+    assert rows["l4"].expected.value == pytest.approx(660.504 / 1051.2) and rows["l4"].full_load.value == pytest.approx(0.103116, abs=1e-6)
+    assert [usd.value for usd in rows["l4"].beside_per_month.values()] == [73] and rows["l4"].price.value == 0.8048
+    assert rows["inf2"].saving_per_month.value == pytest.approx(34.018)
+    [finding] = [finding for finding in record.findings if finding.code == "deployment_surcharge"]
+    assert "73.00 USD a month" in finding.because and "bought through EKS" in record.bottom_line
+
+
+def test_sagemaker_is_priced_by_its_own_rate_on_both_sides(tmp_path):
+    """ml.g5.xlarge 1.4084 and ml.inf2.xlarge 0.99 stand where EC2 has 1.006 and 0.7582, in every figure, once."""
+    base = {"name": "a10g", "instance_type": "g5.xlarge", "path": "cuda"}
+    asked = question(tmp_path, baseline=base, pricing__deployment="sagemaker")
+    asked.dossier.admit(stated(asked, "a10g", imported=True, values={"throughput_per_s": 2500.0, "latency_p99_s": 0.005}))
+    record, rows = priced(asked)
+    assert rows["a10g"].price.value == pytest.approx(1.4084) and rows["inf2"].price.value == pytest.approx(0.99)
+    assert rows["a10g"].per_month.value == pytest.approx(1.4084 * 730) and rows["inf2"].per_month.value == pytest.approx(0.99 * 730)
+    assert rows["inf2"].full_load.value == pytest.approx(rows["inf2"].other_bases["sagemaker_hosting"].value)
+    assert rows["inf2"].price_as_of == "2025-01-26" and "a10g 2025-01-26" in old(record)[0]
+    assert not rows["trn1"].price.known and "ml.trn1.2xlarge" in rows["trn1"].price.why  # one candidate without: no price, the others stay
+    assert [finding.target for finding in record.findings if finding.code == "deployment_unpriced"] == ["trn1"]
+
+
+def test_a_premium_that_the_baseline_lacks_is_left_out_on_both_sides_and_said(tmp_path):
+    record, rows = priced(question(tmp_path, pricing__deployment="sagemaker"))
+    assert rows["l4"].price.value == 0.8048 and rows["inf2"].price.value == 0.7582
+    [finding] = [finding for finding in record.findings if finding.code == "deployment_unpriced"]
+    assert "left out on both sides" in finding.because and "ml.g6.xlarge" in finding.because
+    for text in (record.bottom_line, rows["l4"].sentence, rows["inf2"].sentence):
+        assert "without SageMaker's surcharge, which is not known for l4" in text
+
+
+def test_a_reserved_rate_is_not_sagemakers(tmp_path):
+    record, rows = priced(question(tmp_path, pricing__deployment="sagemaker", pricing__purchase_option="reserved_3yr_no_upfront"))
+    assert rows["inf2"].price.value == pytest.approx(0.32754)
+    assert "priced on demand" in next(finding.because for finding in record.findings if finding.code == "deployment_unpriced")
+
+
+# -- no sentence is stronger than its weakest number ------------------------------------------
+
+
+def test_how_likely_is_said_with_what_it_takes_for_granted(tmp_path):
+    """Both figures are published, and not taken alike: one sentence has the chance, the assumed doubt, and that they are not comparable."""
+    asked = question(tmp_path)
+    records = walk(asked)
+    record, row = records["cost"], records["cost"].targets[1]
+    sentence = record.bottom_line
+    for part in (
+        "estimated: inf2 is the cheaper one in more than 99% of the draws",
+        "a doubt of 25% in the throughput and 20% in the volume is assumed",
+        "taken at face value although they are not comparable (precision of products and timed region differ)",
+    ):
+        assert part in sentence
+    assert "probability above" not in sentence and row.taken_as in sentence
+    [gate] = [gate for gate in records["decision"].gates if gate.name == "cheaper"]
+    assert row.taken_as in gate.because and gate.grade is Grade.ESTIMATED
+    assert row.taken_as in str(show.cost_table(record)) and row.probability_cheaper.grade is Grade.ESTIMATED
+
+
+def test_measured_alike_with_their_own_intervals_nothing_is_taken_for_granted(tmp_path):
+    asked = question(tmp_path, policy=CERTAIN)
+    for name, rates in (("l4", [900, 1000, 1100]), ("inf2", [1900, 2000, 2100])):
+        asked.dossier.admit(measured(asked, name, rates))
+    record, rows = priced(asked)
+    assert rows["inf2"].taken_as is None and "face value" not in record.bottom_line
+    assert record.bottom_line.endswith("estimated: inf2 is the cheaper one in more than 99% of the draws.")
+
+
+def test_two_widths_are_both_named(tmp_path):
+    """Published 25 %, imported 10 %: `10 or 25%`."""
+    asked = question(tmp_path)
+    asked.dossier.admit(stated(asked, "inf2", imported=True, values={"throughput_per_s": 2600.0, "latency_p99_s": 0.006}))
+    assert "10 or 25% in the throughput" in priced(asked)[1]["inf2"].taken_as
+
+
+def test_the_bar_and_the_table_are_no_nearer_to_certain_than_draws_can_say(tmp_path):
+    record, rows = priced(question(tmp_path))
+    assert rows["inf2"].probability_cheaper.value > 0.99 and rows["trn1"].probability_cheaper.value < 0.01
+    figure, table = str(show.cheaper_bars(record)), str(show.doubt_table(record))
+    assert "inf2 95% at full load [E]; inf2 more than 99% at your traffic [E]" in figure and "less than 1% at your traffic" in figure
+    assert "> 99 E" in table and "< 1 E" in table and rows["inf2"].taken_as in table
+    assert "appears once" in str(show.cheaper_bars(cost.price(question(tmp_path / "empty"))))
+
+
+def test_hosting_is_not_what_training_costs(tmp_path):
+    """ml.trn1.32xlarge and ml.p4d.24xlarge have hosting prices; a training job is not billed by them."""
+    asked = question(
+        tmp_path,
+        workload__kind="training",
+        workload__training={"samples": 1e6},
+        baseline={"name": "p4d", "instance_type": "p4d.24xlarge", "path": "cuda"},
+        candidates=[{"name": "trn1", "instance_type": "trn1.32xlarge", "path": "neuron_xla"}],
+        pricing__deployment="sagemaker",
+    )
+    record = cost.price(asked)
+    [finding] = [finding for finding in record.findings if finding.code == "deployment_unpriced"]
+    assert "prices training apart from hosting" in finding.because
+    assert record.targets[1].price.value == float(prices.find("trn1.32xlarge", "us-east-1", "on_demand").usd_per_hour)

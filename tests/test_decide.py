@@ -449,7 +449,7 @@ def test_nothing_that_is_written_shows_its_seams(tmp_path, no_export, name):
     for record in [*records.values(), *(entry for entry in asked.dossier if isinstance(entry, Measurement))]:
         for place, text in sentences(record):
             count += 1
-            assert not re.search(r"\b(None|nan|inf|null|True|False)\b", text), (place, text)
+            assert not re.search(r"\b(None|nan|inf|null|(?<!cpu_backend=)True|False)\b", text), (place, text)  # an option of torch_neuronx.trace
             assert "  " not in text and text == text.strip() and not re.search(r"\.\.|;\.|: \.| [.,;]", text), (place, text)
             assert not re.search(r"\d\.\d{6,}|\d{7,}(?!-)", text), (place, text)
             assert "<" not in text or "host<->device" in text or "=<" in text, (place, text)

@@ -234,7 +234,10 @@ PARTS = [
     model
     for module in (record, served, fleets, provenance, system)
     for model in vars(module).values()
-    if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__.startswith(module.__name__) and not model.__name__.startswith("_")
+    if isinstance(model, type)
+    and issubclass(model, BaseModel)
+    and model.__module__.startswith(module.__name__)
+    and not model.__name__.startswith("_")
 ]
 
 

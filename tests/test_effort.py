@@ -334,11 +334,11 @@ def test_upkeep_by_the_release(tmp_path):
 # -- two fleets, and a second migration -------------------------------------------------------
 
 
-def test_running_both_fleets_by_hand(tmp_path):
+def test_the_candidates_bill_during_the_trial_by_hand(tmp_path):
     """Ten days of a candidate that costs 730 a month, 1 an hour: 240 USD, spent before the first month."""
     [row] = paid(tmp_path, 5000, 730, tasks=CERTAIN, parallel_days=10).targets
     assert row.parallel.value == pytest.approx(240) and row.cumulative_usd[0] == pytest.approx(-20240)
-    assert "the baseline's fleet is paid for anyway" in row.parallel_because
+    assert row.parallel_because == "the candidate's bill for 10 days, as declared, while the baseline keeps running and is paid for anyway"
     [default] = paid(tmp_path / "b", 5000, 730, tasks=CERTAIN, parallel_days=None).targets
     assert default.parallel.value == pytest.approx(8)  # stages of 60 + 60 + 120 + 240 minutes
 
@@ -456,3 +456,9 @@ def test_zero_effort_is_month_nought_or_never(tmp_path):
     for place, (base, candidate, month) in enumerate([(5000, 2500, 0), (2500, 2500, 0), (2500, 5000, None)]):
         [row] = paid(tmp_path / str(place), base, candidate, tasks=[], upkeep_days_per_month=0, parallel_days=None).targets
         assert row.payback_month.value == month
+
+
+def test_the_bottom_line_says_what_the_saving_takes_for_granted(tmp_path):
+    records = walk(question(tmp_path))
+    taken = next(row.taken_as for row in records["cost"].targets if row.target == "inf2")
+    assert "not comparable" in taken and records["payback"].bottom_line.endswith(f" The saving is estimated: {taken}.")

@@ -170,11 +170,11 @@ def test_workers_that_a_path_does_not_have_are_refused(tmp_path, monkeypatch):
 
 
 def test_matched_and_best_that_are_the_same_figures_are_shown_once():
-    from example_records import RECORDS
+    from example_records import every
     from neuronfit import show
     from neuronfit.record import Comparison
 
-    [comparison] = [record for record in RECORDS.values() if isinstance(record, Comparison)] if isinstance(RECORDS, dict) else []
+    [comparison] = [record for record in every() if isinstance(record, Comparison)]
     pair = next(pair for pair in comparison.pairs if pair.differences)
     twice = comparison.model_copy(update={"pairs": (pair.model_copy(update={"mode": "matched"}), pair.model_copy(update={"mode": "best"}))})
     rows = show.differences_table(twice).rows

@@ -149,6 +149,7 @@ SETTINGS = {
     "data_parallel": "NeuronCores over which one call is split; default 1",
     "mode": "compiled or eager; default: both are measured",
     "compile_mode": "default, reduce-overhead or max-autotune; with compile",
+    "channels_last": "true: images lie in memory with their channels last; default false; for images only",
     "cuda_graph": "true or false: one captured graph replayed for each call; default false; not for generation",
 }
 """Key of a target's ``settings`` -> what it does, for the paths that this code measures."""

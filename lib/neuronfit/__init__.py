@@ -8,7 +8,7 @@ nouns     sections, params, system, traced, served, fleets, record, catalog, pla
           traffic, inputs
 verbs     profile, check, hlo, memory, dependencies, examine, recipe, compatibility, buckets, compile, diagnose,
           watch, measure (with targets, load), adopt, price_lists, parity, compare, capacity, utilization,
-          useful, doubt, training, cost, tasks, effort, handover, splitter, trial, decide
+          useful, doubt, training, offers, cost, tasks, effort, handover, splitter, trial, decide
 edges     show, report, series, cli
 
 ``from neuronfit import Question`` is the usual beginning; importing the package itself does

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
 from typing import Optional
 
 from neuronfit import doubt, parity, training
 from neuronfit.catalog import prices
-from neuronfit.catalog.instances import THIS_HOST
 from neuronfit.compare import keeps_objective, objective_checks
 from neuronfit.draws import Draws, doubtful
 from neuronfit.errors import BadInput, NotComparable, NotFound
 from neuronfit.measure import where_to_run
+from neuronfit.offers import Offer, offers
 from neuronfit.params import SECONDS_PER_MONTH, Doubt, Target
 from neuronfit.provenance import Estimated, Grade, Quantity, absent, weakest
 from neuronfit.question import Question
@@ -44,7 +46,12 @@ from neuronfit.units import metric
 from neuronfit.useful import beside, fleet_of, monthly_usd, per_unit, useful_share
 from neuronfit.utilization import headline
 
-__all__ = ["Basis", "Priced", "leading", "price", "saving_fraction", "speaks_against", "usd_per_million"]
+__all__ = ["Basis", "Priced", "leading", "listed", "of_draws", "price", "saving_fraction", "speaks_against", "today", "unlike", "usd_per_million"]
+
+
+def today() -> date:
+    """The day by which a price is judged old."""
+    return date.today()
 
 
 @dataclass(frozen=True)
@@ -107,24 +114,18 @@ def saving_fraction(candidate: Priced, baseline: Priced) -> float:
 
 def price(question: Question) -> Cost:
     """Price every target on the question's one basis and admit the record."""
-    _refuse_mixed_bases(question)
+    offered, findings = offers(question, today())
     comparison, load = question.dossier.latest(Comparison), question.dossier.latest(Utilization)
     loads = {row.target: row for row in load.targets} if load else {}
     figures = {target.name: headline(question, comparison, target.name) for target in question.targets}
-    findings: list[Finding] = []
-    offers = {target.name: _price(question, target, findings) for target in question.targets}
-    priced = {name: rate for name, (rate, _) in offers.items()}
-    dates = {name: as_of for name, (_, as_of) in offers.items()}
     partners = _partners(question, comparison, figures)
     source = Draws()
     sides = {
-        target.name: _side(question, target, figures[target.name], loads.get(target.name), priced[target.name], source) for target in question.targets
-    }
-    rows = tuple(
-        _of_target(question, target, figures[target.name], priced, dates[target.name], partners.get(target.name), sides, source)
+        target.name: _side(question, target, figures[target.name], loads.get(target.name), offered[target.name], source)
         for target in question.targets
-    )
-    findings += [*_one_sided_override(question), *_findings(question, rows, figures)]
+    }
+    rows = tuple(_of_target(question, target, figures[target.name], offered, partners.get(target.name), sides, source) for target in question.targets)
+    findings += _findings(question, rows, figures)
     basis = Basis(question.params.pricing.region, question.params.pricing.purchase_option)
     record = Cost(
         workload=question.ref,
@@ -133,7 +134,7 @@ def price(question: Question) -> Cost:
             inputs={row.target: str(row.full_load.grade or "absent") for row in rows},
         ),
         findings=tuple(findings),
-        bottom_line=_bottom_line(question, rows, basis),
+        bottom_line=_bottom_line(question, rows, _terms(question, basis, offered)),
         region=basis.region,
         purchase_option=basis.purchase_option,
         targets=rows,
@@ -175,71 +176,6 @@ def leading(question: Question) -> str:
     return min(keeping or costs, key=costs.__getitem__) if costs else alive[0]
 
 
-# -- prices -----------------------------------------------------------------------------------
-
-
-def _refuse_mixed_bases(question: Question) -> None:
-    """A target must not bring its own basis through ``settings``."""
-    pricing = question.params.pricing
-    shared = {"purchase_option": pricing.purchase_option, "region": pricing.region, "currency": "USD"}
-    for target in question.targets:
-        for key, value in shared.items():
-            own = target.settings.get(key, value)
-            if own != value:
-                raise NotComparable(
-                    f"{target.name} is priced by {key} {own}, the others by",
-                    value,
-                    allowed="one price basis for every target",
-                    next=f"remove {key} from {target.name}.settings"
-                    + (", convert the rate and give it in pricing.overrides" if key == "currency" else f" and set pricing.{key}"),
-                )
-
-
-def _one_sided_override(question: Question) -> list[Finding]:
-    """The team's own rate on one side and a list price on the other may be two bases under one name."""
-    own = {entry.instance_type for entry in question.params.pricing.overrides}
-    with_own = [target.name for target in question.targets if target.instance_type in own]
-    without = [target.name for target in question.targets if target.instance_type not in own]
-    if not with_own or not without:
-        return []
-    return [
-        Finding(
-            severity=Severity.WARNING,
-            code="price_override_one_sided",
-            because=f"{', '.join(with_own)} at the team's own rate, {', '.join(without)} at the {question.params.pricing.purchase_option} list price",
-            next="give a rate for every target in pricing.overrides, or make sure that both are on the same terms",
-        )
-    ]
-
-
-def _price(question: Question, target: Target, findings: list[Finding]) -> tuple[Quantity, Optional[str]]:
-    """The hourly price of one instance and the date on which it held; absent with a finding where there is none."""
-    pricing = question.params.pricing
-    for override in pricing.overrides:
-        if override.instance_type == target.instance_type:
-            why = f"the team's own rate as of {override.as_of}" + (f": {override.note}" if override.note else "")
-            return Quantity(value=override.usd_per_hour, unit="USD/h", grade=Grade.IMPORTED, why=why), override.as_of
-    if target.instance_type == THIS_HOST:
-        because = "the machine at hand has no price in the catalogue"
-        advice = f"add a pricing.overrides entry for {THIS_HOST}, with what the team pays for it"
-        findings.append(Finding(severity=Severity.WAITING, code="price_unknown", because=because, next=advice, target=target.name))
-        return absent("USD/h", because), None
-    try:
-        found = prices.find(target.instance_type, pricing.region, pricing.purchase_option)
-        return found.quantity(), found.as_of
-    except NotFound as error:
-        findings.append(
-            Finding(
-                severity=Severity.WAITING,
-                code="price_unknown",
-                because=str(error),
-                next=f"neuronfit prices show {target.instance_type}, or add a pricing.overrides entry",
-                target=target.name,
-            )
-        )
-        return absent("USD/h", f"no {pricing.purchase_option} price in {pricing.region}"), None
-
-
 # -- one target -------------------------------------------------------------------------------
 
 
@@ -264,21 +200,29 @@ class _Side:
     useful: Optional[Quantity] = None
     useful_because: Optional[str] = None
     beside: dict[str, Quantity] = field(default_factory=dict)
+    doubts: dict[str, float] = field(default_factory=dict)
+    """input -> the half width that is assumed for it, fraction"""
 
 
 def _side(
-    question: Question, target: Target, figure: Optional[Measurement], load: Optional[UtilizationOfTarget], rate: Quantity, source: Draws
+    question: Question, target: Target, figure: Optional[Measurement], load: Optional[UtilizationOfTarget], offer: Offer, source: Draws
 ) -> _Side:
     """The fleet of step 5 in money: USD per million useful results and per month, with the interval of the inputs; always an estimate."""
+    rate = offer.price
     fleet = fleet_of(question, target, load) if load is not None else None
     if question.params.workload.kind == "training" or fleet is None or not rate.known:
         why = "a training run is priced as a whole" if question.params.workload.kind == "training" else None
         why = why or ("no utilization is known; run step 5" if load is None else load.instances.why if fleet is None else rate.why)
         return _Side(absent("USD/1e6", why or "no utilization is known"), absent("USD/month", why or "no utilization is known"))
     useful, because = useful_share(figure, load)
+    fleet = replace(fleet, usd_per_month=fleet.usd_per_month + sum(usd.value for usd in offer.per_month.values()))
     plain = doubt.Inputs(target.name, target.instance_type, rate, load.capacity_per_instance, load.offered_mean, useful, fleet)
     inputs = doubt.with_doubt(plain, question.params.policy.doubt)
     parts = beside(question.params.pricing.surroundings, target.name, load.offered_mean.value * SECONDS_PER_MONTH)
+    shown = {name: Quantity(value=float(usd), unit="USD/month", grade=Grade.ESTIMATED, why="declared") for name, usd in parts.items()}
+    for name, usd in offer.per_month.items():
+        parts[name] = parts.get(name, Decimal(0)) + Decimal(str(usd.value))
+        shown[name] = usd.model_copy(update={"value": float(parts[name])})
     per_month = doubt.per_month(inputs, source)
     expected = doubt.per_million(inputs, source) if useful.value > 0 else absent("USD/1e6", f"no result is useful: {because}")
     summed = float(monthly_usd(rate.value, fleet.hours, parts))
@@ -290,7 +234,8 @@ def _side(
         assumed=doubt.assumed(plain, inputs),
         useful=useful,
         useful_because=because,
-        beside={name: Quantity(value=float(usd), unit="USD/month", grade=Grade.ESTIMATED, why="declared") for name, usd in parts.items()},
+        beside=shown,
+        doubts=doubt.shares(plain, inputs),
     )
 
 
@@ -298,14 +243,14 @@ def _of_target(
     question: Question,
     target: Target,
     figure: Optional[Measurement],
-    priced: dict[str, Quantity],
-    price_as_of: Optional[str],
+    offered: dict[str, Offer],
     partner: Optional[Measurement],
     sides: dict[str, _Side],
     source: Draws,
 ) -> CostOfTarget:
     base = question.params.baseline
-    rate, base_price = priced[target.name], priced[base.name]
+    offer = offered[target.name]
+    rate, base_price = offer.price, offered[base.name].price
     throughput = figure.quantity("throughput_per_s") if figure else absent("1/s", "no throughput is known yet (step 4)")
     partner_rate = partner.quantity("throughput_per_s") if partner else absent("1/s", "the baseline has no throughput")
     is_base = target.name == base.name
@@ -318,7 +263,7 @@ def _of_target(
         instance_type=target.instance_type,
         result_unit=figure.result_unit if figure else "inference",
         price=rate,
-        price_as_of=price_as_of,
+        price_as_of=offer.as_of,
         full_load=full,
         expected=side.expected,
         per_month=side.per_month,
@@ -338,10 +283,10 @@ def _of_target(
         useful_because=side.useful_because,
         beside_per_month=side.beside,
         assumed=side.assumed,
-        sentence=_sentence(target, full, side.expected, unit),
+        sentence=_sentence(target, full, side.expected, unit, offer.left_out),
     )
     if question.params.workload.kind == "training":
-        return _with_run(question, row, target, throughput, partner, priced, source)
+        return _with_run(question, row, target, throughput, partner, offered, source)
     if figure is not None and side.inputs is not None and side.expected.known:
         fleet = side.inputs.fleet
         row = row.model_copy(
@@ -359,7 +304,7 @@ def _of_target(
 
 def _against_baseline(
     question: Question, row: CostOfTarget, mine: _Side, base: _Side, known: tuple[Quantity, Quantity, Quantity], source: Draws
-) -> dict[str, Quantity]:
+) -> dict[str, object]:
     """How likely the candidate is the cheaper one, what it saves a month, and from which volume on it is."""
     throughput, base_throughput, base_price = known
     assume = question.params.policy.doubt
@@ -368,12 +313,49 @@ def _against_baseline(
             (row.instance_type, _doubted(row.price, assume), _doubted(throughput, assume)),
             (question.params.baseline.instance_type, _doubted(base_price, assume), _doubted(base_throughput, assume)),
             source,
-        )
+        ),
+        "taken_as": _taken_as(question, row.target, (throughput, base_throughput), (row.price, base_price), (mine.doubts, base.doubts)),
     }
     if mine.inputs is not None and base.inputs is not None and mine.expected.known and base.expected.known:
         found["saving_per_month"], found["probability_cheaper"] = doubt.saving(mine.inputs, base.inputs, source)
         found["break_even_volume"] = doubt.break_even_volume(mine.inputs, base.inputs)
     return found
+
+
+def unlike(comparison: Optional[Comparison], name: str) -> Optional[str]:
+    """What makes the figures of a candidate and of the baseline not comparable (``batch_size and framework differ``); ``None`` where they are."""
+    entry = next((pair for pair in comparison.pairs if pair.candidate == name), None) if comparison else None  # matched comes before best
+    if entry is None or entry.verdict != "not_comparable":
+        return None
+    names = [part.setting.replace("_", " ") for part in entry.differences if part.matters]
+    return f"{listed(names)} {'differs' if len(names) == 1 else 'differ'}" if names else entry.sentence.rstrip(".")
+
+
+def listed(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def _taken_as(
+    question: Question, name: str, speeds: Sequence[Quantity], rates: Sequence[Quantity], others: Sequence[dict[str, float]]
+) -> Optional[str]:
+    """What a probability takes for granted: the doubt that is assumed, and figures that are not comparable taken at face value."""
+    widths: dict[str, set[float]] = {}
+    assume = question.params.policy.doubt
+    for words, quantities in (("throughput", speeds), ("hourly price", rates)):
+        for plain in quantities:
+            drawn = _doubted(plain, assume)
+            if plain.known and plain.low is None and drawn.low is not None:
+                widths.setdefault(words, set()).add(round(drawn.high / drawn.value - 1, 6))
+    for side in others:
+        for words, share in side.items():
+            widths.setdefault(words, set()).add(round(share, 6))
+    said = [f"{' or '.join(f'{width:.3g}'.rstrip('.') for width in sorted(100 * w for w in widths[words]))}% in the {words}" for words in widths]
+    parts = [f"a doubt of {listed(said)} is assumed"] if said else []
+    differ = unlike(question.dossier.latest(Comparison), name)
+    if differ:
+        parts.append(f"the figures are taken at face value although they are not comparable ({differ})")
+    return "; ".join(parts) or None
 
 
 def _doubted(quantity: Quantity, assume: Doubt) -> Quantity:
@@ -401,7 +383,7 @@ def _with_run(
     target: Target,
     throughput: Quantity,
     partner: Optional[Measurement],
-    priced: dict[str, Quantity],
+    offered: dict[str, Offer],
     source: Draws,
 ) -> CostOfTarget:
     """The row of a training workload: one run, beside the baseline's."""
@@ -416,18 +398,28 @@ def _with_run(
         speed = known.quantity("throughput_per_s") if known else absent("1/s", "no training throughput is known yet (step 4)")
         factor = training.amount_per_result(plan, known.result_unit if known else "sequence", length)
         scaled = speed if not speed.known else training.scaled(speed, factor)
-        return training.run_of(of, _doubted(priced[of.name], assume), _doubted(scaled, assume), plan)
+        return training.run_of(of, _doubted(offered[of.name].price, assume), _doubted(scaled, assume), plan)
 
     mine, theirs = run(target, figure), run(base, partner)
     found = training.training_run(mine, None if target.name == base.name else theirs, question.params.objective.deadline_h, source)
     said = {"training": found, "sentence": found.sentence}
     if target.name != base.name:
         said["probability_cheaper"] = found.probability_cheaper
+        speeds = [known.quantity("throughput_per_s") for known in (figure, partner) if known]
+        said["taken_as"] = _taken_as(question, target.name, speeds, [offered[side.name].price for side in (target, base)], ())
     if plan.runs_per_month and found.cost.known:
-        said["per_month"] = training.scaled(found.cost, plan.runs_per_month).model_copy(update={"unit": "USD/month"})
+        said["per_month"] = _and_clusters(training.scaled(found.cost, plan.runs_per_month), offered[target.name])
+        said["beside_per_month"] = offered[target.name].per_month
         if target.name != base.name and found.saving.known:
             said["saving_per_month"] = training.saved_per_month(mine, theirs, plan.runs_per_month, source)
     return row.model_copy(update=said)
+
+
+def _and_clusters(runs: Quantity, offer: Offer) -> Quantity:
+    """USD of a month's runs with what the way to deploy adds by the month."""
+    added = sum(usd.value for usd in offer.per_month.values())
+    edges = {} if runs.low is None else {"low": runs.low + added, "high": runs.high + added}
+    return runs.model_copy(update={"value": runs.value + added, "unit": "USD/month", **edges})
 
 
 def _derived(unit: str, formula, *inputs: Quantity) -> Quantity:
@@ -452,7 +444,7 @@ def _other_bases(question: Question, target: Target, throughput: Quantity) -> di
     region, table = question.params.pricing.region, {}
     for option in prices.options():
         try:
-            rate = prices.find(target.instance_type, region, option).quantity()
+            rate = prices.discounted(prices.find(target.instance_type, region, option), question.params.pricing.discount)
         except NotFound:
             table[option] = absent("USD/1e6", f"no {option} price in {region}")
         else:
@@ -463,12 +455,13 @@ def _other_bases(question: Question, target: Target, throughput: Quantity) -> di
 # -- sentences and findings -------------------------------------------------------------------
 
 
-def _sentence(target: Target, full: Quantity, expected: Quantity, unit: str) -> str:
+def _sentence(target: Target, full: Quantity, expected: Quantity, unit: str, left_out: Optional[str]) -> str:
     if not full.known:
         return f"{target.name}: no cost, because {full.why}."
     money = metric("usd_per_million").text
     text = f"{target.name} ({target.instance_type}): {money(full.value)} per {unit} at full load"
-    return f"{text}, {money(expected.value)} at your traffic." if expected.known else f"{text}."
+    text += f", {money(expected.value)} at your traffic" if expected.known else ""
+    return f"{text}, without {left_out}." if left_out else f"{text}."
 
 
 def _findings(question: Question, rows: Sequence[CostOfTarget], figures: dict[str, Optional[Measurement]]) -> list[Finding]:
@@ -530,7 +523,7 @@ def _about_training(question: Question, rows: Sequence[CostOfTarget]) -> list[Fi
     ]
 
 
-def _runs_line(rows: Sequence[CostOfTarget], base: CostOfTarget, basis: Basis) -> str:
+def _runs_line(rows: Sequence[CostOfTarget], base: CostOfTarget, terms: str) -> str:
     """The answer for training, in one sentence."""
     known = [row for row in rows if row is not base and row.training is not None and row.training.cost.known]
     if not known or base.training is None or not base.training.cost.known:
@@ -540,24 +533,37 @@ def _runs_line(rows: Sequence[CostOfTarget], base: CostOfTarget, basis: Basis) -
     money, run = metric("usd").text, best.training
     text = (
         f"{money(run.cost.value)} for a run on {best.instance_type} in {run.duration.value:.4g} h against {money(base.training.cost.value)} on "
-        f"{base.instance_type} in {base.training.duration.value:.4g} h ({_more_or_less(run.saving.value)}), {basis}"
+        f"{base.instance_type} in {base.training.duration.value:.4g} h ({_more_or_less(run.saving.value)}), {terms}"
     )
-    return f"{text}; {_likely(run.probability_cheaper, best.target)}."
+    return f"{text}; {_likely(run.probability_cheaper, best)}."
 
 
-def _likely(probability: Optional[Quantity], name: str) -> str:
-    """``inf2 is the cheaper one with a probability of 97%``."""
+def of_draws(share: float) -> str:
+    """A probability in words that are no stronger than draws can be: ``97%``, ``more than 99%``."""
+    return "more than 99%" if share > 0.99 else "less than 1%" if share < 0.01 else f"{share:.0%}"
+
+
+def _likely(probability: Optional[Quantity], row: CostOfTarget) -> str:
+    """``estimated: inf2 is the cheaper one in 97% of the draws (a doubt of 25% in the throughput is assumed)``."""
     if probability is None or not probability.known:
-        return f"how likely {name} is the cheaper one is not known"
-    share = probability.value
-    said = "above 99%" if share > 0.99 else "below 1%" if share < 0.01 else f"{share:.0%}"
-    return f"{name} is the cheaper one with a probability {'' if said[0].isalpha() else 'of '}{said}"
+        return f"how likely {row.target} is the cheaper one is not known"
+    text = f"{probability.grade}: {row.target} is the cheaper one in {of_draws(probability.value)} of the draws"
+    return f"{text} ({row.taken_as})" if row.taken_as else text
 
 
-def _bottom_line(question: Question, rows: Sequence[CostOfTarget], basis: Basis) -> str:
+def _terms(question: Question, basis: Basis, offered: dict[str, Offer]) -> str:
+    """The basis in words, and through what the instances are bought where that costs something."""
+    left_out = next((offer.left_out for offer in offered.values() if offer.left_out), None)
+    if left_out:
+        return f"{basis}, without {left_out}"
+    bought = {"eks": "EKS", "sagemaker": "SageMaker"}.get(question.params.pricing.deployment)
+    return f"{basis}, bought through {bought}" if bought else str(basis)
+
+
+def _bottom_line(question: Question, rows: Sequence[CostOfTarget], terms: str) -> str:
     base = next(row for row in rows if row.target == question.params.baseline.name)
     if question.params.workload.kind == "training":
-        return _runs_line(rows, base, basis)
+        return _runs_line(rows, base, terms)
     priced = [row for row in rows if row is not base and row.full_load.known]
     if not priced or not base.full_load.known:
         lacking = [row.target for row in rows if not row.full_load.known]
@@ -567,17 +573,18 @@ def _bottom_line(question: Question, rows: Sequence[CostOfTarget], basis: Basis)
     if not priced:
         return f"No cost to compare yet: {base.target} counts {base.result_unit}s, the candidates count something else."
     best = min(priced, key=lambda row: row.full_load.value)
+    basis = Basis(question.params.pricing.region, question.params.pricing.purchase_option)
     saving = saving_fraction(Priced(best.full_load, basis), Priced(base.full_load, basis))
     unit = "million tokens" if best.result_unit == "token" else "million"
     text = (
         f"{money(best.full_load.value)} per {unit} on {best.instance_type} against {money(base.full_load.value)} on {base.instance_type} "
-        f"at full load ({_more_or_less(saving)}), {basis}"
+        f"at full load ({_more_or_less(saving)}), {terms}"
     )
     if best.expected.known and base.expected.known:
         real = saving_fraction(Priced(best.expected, basis), Priced(base.expected, basis))
         text += f"; at your traffic {money(best.expected.value)} against {money(base.expected.value)} ({_more_or_less(real)})"
     likely = best.probability_cheaper or best.probability_cheaper_full_load
-    return f"{text}; {_likely(likely, best.target)}." if likely is not None and likely.known else f"{text}."
+    return f"{text}; {_likely(likely, best)}." if likely is not None and likely.known else f"{text}."
 
 
 def _more_or_less(saving: float) -> str:

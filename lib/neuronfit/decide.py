@@ -24,7 +24,7 @@ from typing import Optional
 
 from neuronfit import parity
 from neuronfit.compare import doubts, objective_checks
-from neuronfit.cost import Basis, Priced, leading, saving_fraction, speaks_against, usd_per_million
+from neuronfit.cost import Basis, Priced, leading, listed, of_draws, saving_fraction, speaks_against, usd_per_million
 from neuronfit.profile import describe
 from neuronfit.provenance import Estimated, Grade, Quantity, weakest
 from neuronfit.question import Question
@@ -260,7 +260,7 @@ class _Evidence:
             why = "one side was measured, and no measurement of it is VALID" if invalid else "one side has no figure"
             return _open(why, self.comparison.id if self.comparison else None)
         if entry.verdict == "not_comparable":
-            names = _listed([part.setting for part in entry.differences if part.matters])
+            names = listed([part.setting for part in entry.differences if part.matters])
             return dict(status="fail", because=f"{names} differ", grade=entry.throughput.grade, record=self.comparison.id)
         return dict(status="pass", because="taken alike", grade=entry.throughput.grade, record=self.comparison.id)
 
@@ -312,11 +312,12 @@ class _Evidence:
         """The probability that the candidate is the cheaper one, and the interval of the saving where it reaches from loss to gain."""
         row = self.cost_of(self.name)
         known = [
-            f"{'above 99%' if share > 0.99 else 'below 1%' if share < 0.01 else f'{share:.0%}'} {where}"
+            f"in {of_draws(share)} of the draws {where}"
             for where, found in (("at full load", row.probability_cheaper_full_load), ("at your traffic", row.probability_cheaper))
             if found is not None and (share := found.value) is not None
         ]
-        text = f"; probability that it is the cheaper one: {', '.join(known)}" if known else ""
+        taken = f" ({row.taken_as})" if row.taken_as else ""
+        text = f"; estimated, it is the cheaper one {listed(known)}{taken}" if known else ""
         saving, money = row.saving_per_month, metric("usd_per_month").text
         if saving is not None and saving.low is not None and saving.low < 0 < saving.high:
             text += f"; the saving may be anything from {money(saving.low)} to {money(saving.high)}"
@@ -491,11 +492,6 @@ class _Evidence:
             elif not row.full_load.known:
                 lines.append(f"{target.name}: {row.full_load.why}.")
         return lines
-
-
-def _listed(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
 def _open(because: str, record: Optional[str] = None) -> dict:

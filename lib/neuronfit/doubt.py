@@ -17,7 +17,7 @@ from neuronfit.provenance import Grade, Quantity, absent, weakest
 from neuronfit.record import Sensitivity
 from neuronfit.useful import Fleet
 
-__all__ = ["Inputs", "assumed", "break_even_volume", "full_load_cheaper", "per_million", "per_month", "saving", "tornado", "with_doubt"]
+__all__ = ["Inputs", "assumed", "break_even_volume", "full_load_cheaper", "per_million", "per_month", "saving", "shares", "tornado", "with_doubt"]
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,19 @@ def with_doubt(inputs: Inputs, doubt: Doubt) -> Inputs:
     )
 
 
+def shares(before: Inputs, after: Inputs) -> dict[str, float]:
+    """Input -> the assumed half width of its 95 % interval, fraction of its value; inputs with an interval of their own are left out."""
+    added = {words: quantity for words, (_, quantity) in after.names().items() if quantity.low is not None and before.names()[words][1].low is None}
+    return {words: quantity.high / quantity.value - 1 for words, quantity in added.items()}
+
+
 def assumed(before: Inputs, after: Inputs) -> tuple[str, ...]:
     """The intervals that were added, as sentences."""
-    said = []
-    for words, (_, quantity) in after.names().items():
-        if quantity.low is not None and before.names()[words][1].low is None:
-            share = quantity.high / quantity.value - 1
-            said.append(f"{words}: {quantity.grade}, without an interval; a factor of {1 + share:.3g} either way is assumed at 95 %")
-    return tuple(said)
+    grades = {words: quantity.grade for words, (_, quantity) in after.names().items()}
+    return tuple(
+        f"{words}: {grades[words]}, without an interval; a factor of {1 + share:.3g} either way is assumed at 95 %"
+        for words, share in shares(before, after).items()
+    )
 
 
 def per_million(inputs: Inputs, source: Draws) -> Quantity:

@@ -1,12 +1,12 @@
 """Step 7: what does the move cost in people, and when is it paid back?
 
-    position(m) = - person-days x day rate - parallel running + sum over months of (saving - upkeep) / (1 + rate)^(m / 12)
+    position(m) = - person-days x day rate - candidate's bill during the trial + sum over months of (saving - upkeep) / (1 + rate)^(m / 12)
                   - a second migration, in the draws in which there is one
 
 Each task is a triangular distribution over (low, likely, high) person-days; tasks are drawn
 independently. The saving has the interval that step 6 gave it. The payback month is the first month in
 which cumulative saving exceeds migration plus upkeep, so it has a distribution too. Deterministic for a given seed.
-During the trial both fleets run; what that adds to today's bill is the candidate's.
+During the trial the baseline keeps running and is paid for anyway: what the trial adds is the candidate's bill for those days.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def payback(question: Question) -> Payback:
             },
         ),
         findings=tuple(findings),
-        bottom_line=_bottom_line(rows, plan),
+        bottom_line=_bottom_line(rows, plan, {row.target: row.taken_as for row in priced.targets} if priced else {}),
         horizon_months=plan.horizon_months,
         targets=rows,
     )
@@ -118,7 +118,7 @@ class _Spending:
     usd: Quantity
     parallel: Quantity
     drawn_usd: Any
-    """work and parallel running, for each draw"""
+    """work and the candidate's bill during the trial, for each draw"""
     later: Any
     """spent on a second migration by the end of months 1 to the horizon, (draws, months); ``None`` where there is none"""
 
@@ -167,6 +167,12 @@ def _spending(
     )
 
 
+def _while_it_runs(question: Question) -> str:
+    """What is spent during the trial, in words."""
+    days, because = tasks.parallel_days(question)
+    return f"the candidate's bill for {because}, while the baseline keeps running and is paid for anyway" if days else because
+
+
 def _second_move(question: Question, name: str, work: tuple[TaskOfMove, ...]) -> SecondMove:
     plan = question.params.effort
     probability, because = tasks.second_move_probability(question, name)
@@ -196,7 +202,7 @@ def _of_candidate(question: Question, name: str, mine: Optional[CostOfTarget], b
         effort_usd=spending.usd,
         tasks=work,
         parallel=spending.parallel,
-        parallel_because=f"{tasks.parallel_days(question)[1]}; the baseline's fleet is paid for anyway",
+        parallel_because=_while_it_runs(question),
         second_move=second,
     )
     if mine is None or base is None or not mine.per_month.known or not base.per_month.known:
@@ -259,7 +265,7 @@ def _volume_needed(saving: float, upkeep: float, spending: _Spending, plan: Effo
     factors = float(_factors(plan.horizon_months, plan.discount_rate).sum())
     left = saving - (spending.parallel.value if spending.parallel.known else 0.0) / factors
     if left <= 0:
-        return absent("ratio", "running both fleets during the trial costs more than the move saves over the horizon")
+        return absent("ratio", "the candidate's bill during the trial is more than the move saves over the horizon")
     return _estimate((spending.usd.value / factors + upkeep) / left, "ratio")
 
 
@@ -283,7 +289,8 @@ def _sentence(name: str, saving: float, upkeep: float, month: Quantity, share: f
     return f"{text}; it would from {metric('ratio').number(times.value)} times the volume." if times.known else f"{text}."
 
 
-def _bottom_line(rows: tuple[PaybackOfTarget, ...], plan: Effort) -> str:
+def _bottom_line(rows: tuple[PaybackOfTarget, ...], plan: Effort, taken_as: dict[str, Optional[str]]) -> str:
+    """The answer, with what its saving takes for granted: a sentence is no stronger than its weakest number."""
     effort = rows[0].effort
     size = f"{effort.value:.0f} person-days ({effort.low:.0f} to {effort.high:.0f})"
     known = [row for row in rows if row.saving_per_month.known]
@@ -292,6 +299,10 @@ def _bottom_line(rows: tuple[PaybackOfTarget, ...], plan: Effort) -> str:
     paying = [row for row in known if row.payback_month.known]
     if paying:
         first = min(paying, key=lambda row: row.payback_month.value)
-        return f"The move takes about {size}. {first.sentence}"
+        return f"The move takes about {size}. {first.sentence}{_taken(taken_as.get(first.target))}"
     best = max(known, key=lambda row: row.saving_per_month.value)
-    return f"The move takes about {size}. {best.sentence}"
+    return f"The move takes about {size}. {best.sentence}{_taken(taken_as.get(best.target))}"
+
+
+def _taken(text: Optional[str]) -> str:
+    return f" The saving is estimated: {text}." if text else ""

@@ -480,7 +480,10 @@ class Criterion(_Section):
     margin: Optional[float] = Field(None, ge=0, lt=1, description="how much worse is still as good, fraction; default: latency_margin")
     bound_ms: Optional[float] = Field(None, gt=0, description="a fixed bound for a quantile instead of the baseline, milliseconds")
     bound: Optional[float] = Field(
-        None, ge=0, le=1, description="a fixed bound for error_rate, agreement or utilization, fraction; default: the objective's, min_agreement, 0.85"
+        None,
+        ge=0,
+        le=1,
+        description="a fixed bound for error_rate, agreement or utilization, fraction; default: the objective's, min_agreement, 0.85",
     )
 
 

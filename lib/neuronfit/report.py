@@ -447,6 +447,7 @@ _EVIDENCE = {
         _Item(show.cost_bars(dossier.latest(Cost))),
         _Item(show.cost_table(dossier.latest(Cost))),
         *([_Item(show.training_table(dossier.latest(Cost)), "One training run")] if _trains(dossier) else []),
+        _Item(show.cheaper_bars(dossier.latest(Cost))),
         _Item(show.doubt_table(dossier.latest(Cost)), "How sure is it?"),
         _Item(show.cost_tornado(dossier.latest(Cost))),
         _Item(show.units_table(dossier.latest(Cost)), "By what is counted"),

@@ -136,7 +136,7 @@ DEFAULT_TASKS = TEMPLATES["medium"]
 
 
 class Effort(Section):
-    """What the move costs in people, and what it costs to run two fleets for a while."""
+    """What the move costs in people, and the candidate's bill for the while that the baseline keeps running beside it."""
 
     template: Literal["small", "medium", "large"] = Field("medium", description="size of the migration; sets the tasks where none are given")
     tasks: tuple[Task, ...] = Field(DEFAULT_TASKS, description="person-days as low, likely, high; replaces the template's")
@@ -156,7 +156,11 @@ class Effort(Section):
         None, ge=0, le=1, description="probability of moving again within the horizon; default: by the status of the software path"
     )
     second_migration_share: float = Field(0.5, ge=0, description="effort of a second migration over that of the first")
-    parallel_days: Optional[float] = Field(None, ge=0, description="days for which both fleets run; default: the stages of the controlled test")
+    parallel_days: Optional[float] = Field(
+        None,
+        ge=0,
+        description="days for which the candidate runs while the baseline keeps running: its bill for them is spent; default: the stages of the controlled test",
+    )
     horizon_months: int = Field(36, ge=1, le=120, description="how far ahead payback is looked for, months")
     discount_rate: float = Field(0.0, ge=0, lt=1, description="yearly discount rate, fraction")
 

@@ -138,7 +138,7 @@ def second_move_probability(question: Question, target: str) -> tuple[float, str
 
 
 def parallel_days(question: Question) -> tuple[float, str]:
-    """Days for which both fleets run, and where they come from."""
+    """Days for which the candidate runs while the baseline keeps running, and where they come from."""
     plan = question.params.effort
     if plan.parallel_days is not None:
         return plan.parallel_days, f"{plan.parallel_days:g} days, as declared"

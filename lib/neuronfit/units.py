@@ -83,7 +83,7 @@ _ALL = (
     Metric("usd_per_million", "USD/1e6", "lower", "cost per million", "$", digits=3),
     Metric("usd_per_month", "USD/month", "lower", "cost per month", "$", digits=3),
     Metric("usd", "USD", None, "money", "$", digits=3),
-    Metric("per_usd", "1/USD", "higher", "results per dollar", "/$", digits=4),
+    Metric("per_usd", "1/USD", "higher", "results per dollar", "million/$", 1e-6, digits=4),
     Metric("per_s_per_usd_hour", "1/s/(USD/h)", "higher", "throughput per dollar-hour", "/s per $/h", digits=4),
     # agreement of two sides' answers
     Metric("cosine", "cosine", "higher", "cosine similarity", "", digits=6),

@@ -243,6 +243,10 @@ def _from_cost(cost: Optional[Cost], question: "Question", candidate: str, figur
     """Candidate / baseline for a ratio, 1 - candidate / baseline for a fraction; on the one price basis of the record."""
     rows: dict[str, CostOfTarget] = {row.target: row for row in cost.targets} if cost else {}
     mine, base = rows.get(candidate), rows.get(question.params.baseline.name)
+    comparison = question.dossier.latest(Comparison)
+    verdicts = [pair.verdict for pair in comparison.pairs if pair.candidate == candidate] if comparison else []
+    if verdicts and set(verdicts) == {"not_comparable"}:
+        return absent(unit, "its figures and the baseline's are not comparable (step 4), and what follows from them neither")
     if mine is None or base is None:
         return absent(unit, "no costs are known yet (step 6)")
     if mine.result_unit != base.result_unit:

@@ -69,6 +69,7 @@ class CostOfTarget(Frozen):
     saving_per_month: Optional[Quantity] = Field(None, description="against the baseline, USD per month; null: the baseline")
     tornado: tuple[Sensitivity, ...] = Field((), description="inputs of the cost, the one that matters most first")
     assumed: tuple[str, ...] = Field((), description="intervals that are assumptions, in sentences")
+    taken_as: Optional[str] = Field(None, description="what the probabilities take for granted: assumed doubt, figures that are not comparable")
     training: Optional[TrainingRun] = Field(None, description="of a training workload")
     sentence: str
 
@@ -119,7 +120,7 @@ class PaybackOfTarget(Frozen):
     volume_needed: Quantity = Field(description="times today's volume at which it would pay back within the horizon (ratio)")
     tasks: tuple[TaskOfMove, ...] = ()
     upkeep_because: Optional[str] = None
-    parallel: Optional[Quantity] = Field(None, description="running the candidate's fleet beside the baseline's during the trial, USD")
+    parallel: Optional[Quantity] = Field(None, description="the candidate's bill during the trial, while the baseline keeps running, USD")
     parallel_because: Optional[str] = None
     second_move: Optional[SecondMove] = None
     volume_least: Optional[Quantity] = Field(None, description="results per month below which it never pays back within the horizon")
