@@ -382,14 +382,14 @@ def test_the_three_methods_measure_the_same(tmp_path):
 
 
 def test_a_served_path_without_an_endpoint_prints_what_to_start():
-    """T5-3B needs tensor parallelism: the message has the degree or says that the path has no server for it, and what to type next."""
+    """T5-3B needs tensor parallelism; no document names a server for it, so none is invented (test_recipe has those of decoders)."""
     asked = Question.open("t5-3b")
     told = how_to_measure(asked, asked.target("trn1-32"))
     assert told == where_to_run(asked, asked.target("trn1-32")) and "\n" not in told
     assert "endpoint: {url: 'http://HOST:8000'} under trn1-32" in told
     assert "neuronfit measure params/t5-3b.yaml --target trn1-32" in told and "neuronfit adopt FILE --for trn1-32" in told
-    assert "vllm serve" in told and "--tensor-parallel-size" in told
-    with pytest.raises(WaitingForEvidence, match="tensor-parallel-size"):
+    assert "vllm serve" not in told and "by path nxd_inference" in told
+    with pytest.raises(WaitingForEvidence, match="nxd_inference"):
         measure(asked, "trn1-32", progress=False)
 
 

@@ -107,9 +107,7 @@ def _hand_over(question: object, plan: object, folder: Path) -> None:
         click.echo(f"written: {shown(folder / name)}", err=True)
 
 
-@group.command(
-    epilog="\b\nExample:\n  NEURONFIT_SPLIT_TOKEN=... neuronfit split http://127.0.0.1:8001 http://127.0.0.1:8002 --port 8000 --weight 0.05"
-)
+@group.command(epilog="\b\nExample:\n  neuronfit split http://127.0.0.1:8001 http://127.0.0.1:8002 --port 8000 --weight 0.05")
 @click.argument("baseline_url")
 @click.argument("candidate_url")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
