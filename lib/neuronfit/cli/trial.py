@@ -120,6 +120,7 @@ def _hand_over(question: object, plan: object, folder: Path) -> None:
 @click.option(
     "--timeout", "timeout_s", default=60.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for the next bytes."
 )
+@as_json_option
 def split(
     baseline_url: str,
     candidate_url: str,
@@ -131,6 +132,7 @@ def split(
     key_header: str,
     health_path: Optional[str],
     timeout_s: float,
+    as_json: bool,
 ) -> int:
     """Divide traffic between two services, until Ctrl-C.
 
@@ -152,10 +154,11 @@ def split(
 
     async def serve() -> None:
         await splitter.start(host, port, admin_port)
-        click.echo(
-            f"splitting at {splitter.url}"
-            + (f", admin at {splitter.admin_url}" if splitter.admin_url else ", no admin endpoint: set NEURONFIT_SPLIT_TOKEN")
-        )
+        if as_json:
+            print_json({"url": splitter.url, "admin_url": splitter.admin_url or None})
+        else:
+            admin = f"admin at {splitter.admin_url}" if splitter.admin_url else "no admin endpoint: set NEURONFIT_SPLIT_TOKEN"
+            click.echo(f"splitting at {splitter.url}, {admin}")
         try:
             await asyncio.Event().wait()
         finally:
