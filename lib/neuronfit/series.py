@@ -128,7 +128,7 @@ def _execute(question: Question, step: int) -> None:
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # a kernel that died is told by the exception
     source = notebook(step)
     if not source.exists():
         raise BadInput("the notebook is missing", str(source), next="run from a checkout of the project")

@@ -138,9 +138,13 @@ class Splitter:
         connector = TCPConnector(limit=0, keepalive_timeout=30)
         self._session = ClientSession(connector=connector, timeout=timeout, cookie_jar=DummyCookieJar(), auto_decompress=False)
         self._closing.push_async_callback(self._session.close)
-        self.url = await self._serve(web.Server(self._answer, handler_cancellation=True, access_log=None), host, port)
-        if self.token:
-            self.admin_url = await self._serve(web.Server(self._administer, access_log=None), "127.0.0.1", admin_port)
+        try:
+            self.url = await self._serve(web.Server(self._answer, handler_cancellation=True, access_log=None), host, port)
+            if self.token:
+                self.admin_url = await self._serve(web.Server(self._administer, access_log=None), "127.0.0.1", admin_port)
+        except BaseException:
+            await self._closing.aclose()
+            raise
         if self.health_path:
             watch = asyncio.create_task(self._watch_health())
             self._closing.push_async_callback(_ended, watch)

@@ -7,6 +7,7 @@ only to a terminal.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -42,6 +43,7 @@ def main(argv: Optional[list[str]] = None) -> None:
     except click.ClickException as error:
         _fail(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that ended with its kernel has nothing to add
         _fail("interrupted | every record admitted so far is kept | next: the same command with --resume", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
