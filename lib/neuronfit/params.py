@@ -455,25 +455,29 @@ DEFAULT_STAGES = (
 )
 
 
+CriterionMetric = Literal[
+    "latency_p50",
+    "latency_p95",
+    "latency_p99",
+    "ttft_p50",
+    "ttft_p95",
+    "ttft_p99",
+    "tpot_p50",
+    "tpot_p95",
+    "tpot_p99",
+    "error_rate",
+    "agreement",
+    "throughput",
+    "cost_per_result",
+    "utilization",
+]
+"""What a criterion of the controlled test may be about."""
+
+
 class Criterion(_Section):
     """One success criterion of the controlled test."""
 
-    metric: Literal[
-        "latency_p50",
-        "latency_p95",
-        "latency_p99",
-        "ttft_p50",
-        "ttft_p95",
-        "ttft_p99",
-        "tpot_p50",
-        "tpot_p95",
-        "tpot_p99",
-        "error_rate",
-        "agreement",
-        "throughput",
-        "cost_per_result",
-        "utilization",
-    ]
+    metric: CriterionMetric
     kind: Literal["non_inferior", "superior"] = Field(
         "non_inferior", description="not worse than the baseline by more than the margin, or better than it"
     )

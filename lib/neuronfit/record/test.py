@@ -6,6 +6,7 @@ from typing import Any, Literal, Optional
 
 from pydantic import Field
 
+from neuronfit.params import CriterionMetric
 from neuronfit.provenance import Quantity
 from neuronfit.record.header import Frozen, Record
 
@@ -14,22 +15,7 @@ class TrialCriterion(Frozen):
     """One criterion, fixed before the first request."""
 
     name: str
-    metric: Literal[
-        "latency_p50",
-        "latency_p95",
-        "latency_p99",
-        "ttft_p50",
-        "ttft_p95",
-        "ttft_p99",
-        "tpot_p50",
-        "tpot_p95",
-        "tpot_p99",
-        "error_rate",
-        "agreement",
-        "throughput",
-        "cost_per_result",
-        "utilization",
-    ]
+    metric: CriterionMetric
     compare: Literal["baseline", "bound"] = Field(description="with the baseline's value, or with a fixed bound")
     kind: Literal["non_inferior", "superior"] = "non_inferior"
     margin: float = Field(0.0, description="how much worse than the baseline is still as good, fraction")
