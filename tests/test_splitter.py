@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 from neuronfit.errors import BadInput
 from neuronfit.splitter import ARM_HEADER, LARGEST_COPY, Plan, Splitter, arm_of
+from neuronfit.splitter import run as on_the_loop
 from yarl import URL
 
 TOKEN = "open-sesame"
@@ -117,7 +118,7 @@ def test_users_stay_where_they_are_and_the_answer_says_who_gave_it():
                         assert said["by"] == answer.headers[ARM_HEADER] == arm_of(user, 0.3, "neuronfit")
                         assert said["path"] == "/v1?q=%2Fa%20b"
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 # -- what passes through ----------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_bodies_headers_and_statuses_pass_unchanged():
             async with client.post(f"{splitter.url}/echo", data=b"x" * 200_000, expect100=True) as answer:
                 assert answer.status == 200
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 def test_a_stream_arrives_while_it_is_being_written():
@@ -164,7 +165,7 @@ def test_a_stream_arrives_while_it_is_being_written():
             assert text == b"".join(f"data: baseline 9 {part}\n\n".encode() for part in range(5))
             assert len(times) >= 3 and times[-1] - times[0] > 0.04
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 # -- what goes wrong --------------------------------------------------------------------------
@@ -180,15 +181,22 @@ def test_failures_are_told_apart_and_nothing_is_sent_twice():
             async with client.post(f"{splitter.url}/reset", data=b"once") as answer:
                 assert answer.status == 502
             assert baseline.bodies == [b"once"], "a POST that broke off is not sent again"
+            for _ in range(2):  # the second time over a connection that was kept
+                async with client.get(f"{splitter.url}/echo") as answer:
+                    assert answer.status == 200
+            before = len(baseline.bodies)
+            async with client.post(f"{splitter.url}/reset", data=b"over a kept connection") as answer:
+                assert answer.status == 502
+            assert baseline.bodies[before:] == [b"over a kept connection"], "nor over a connection that was kept"
             with pytest.raises(aiohttp.ClientPayloadError):
                 async with client.get(f"{splitter.url}/half") as answer:
                     await answer.read()
-            assert splitter.counts.broken["baseline"] == 1 and splitter.counts.failed["baseline"] == 1
+            assert splitter.counts.broken["baseline"] == 1 and splitter.counts.failed["baseline"] == 2
         async with Upstream("baseline") as baseline, Splitter(baseline.url, "http://127.0.0.1:9", plan=Plan(weight=1.0)) as splitter:
             async with aiohttp.ClientSession() as client, client.get(splitter.url) as answer:
                 assert answer.status == 502 and answer.headers[ARM_HEADER] == "candidate"
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 def test_an_unhealthy_candidate_gets_nothing_until_it_recovers():
@@ -208,12 +216,12 @@ def test_an_unhealthy_candidate_gets_nothing_until_it_recovers():
             async with client.get(splitter.url) as answer:
                 assert answer.headers[ARM_HEADER] == "candidate"
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
-def test_chaos_loses_and_mixes_nothing():
+@pytest.mark.parametrize(("loop", "total"), [(on_the_loop, 8_000), (asyncio.run, 2_000)], ids=["uvloop", "asyncio"])
+def test_chaos_loses_and_mixes_nothing(loop, total):
     """Requests with client aborts, upstream resets, half answers and slow readers, 64 at a time; each whole answer is its own."""
-    total = 3_000
 
     async def run() -> None:
         generator = random.Random(4)
@@ -261,7 +269,7 @@ def test_chaos_loses_and_mixes_nothing():
             assert sum(splitter.counts.asked.values()) == total
             assert sum(splitter.counts.failed.values()) == kinds.count("/reset") and sum(splitter.counts.broken.values()) == kinds.count("/half")
 
-    asyncio.run(run())
+    loop(run())
 
 
 # -- shadow -----------------------------------------------------------------------------------
@@ -285,7 +293,7 @@ def test_a_shadow_neither_delays_nor_changes_the_answer():
             assert splitter.counts.shadows_answered == 10 and splitter.counts.shadows_left_out == 1
             assert candidate.bodies == [b"copy me"] * 10 and len(baseline.bodies) == 11
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 def test_a_dead_shadow_is_nobodys_problem():
@@ -296,7 +304,7 @@ def test_a_dead_shadow_is_nobodys_problem():
             await asyncio.sleep(0.1)
             assert splitter.counts.failed == {"baseline": 0, "candidate": 1}
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 # -- administration ---------------------------------------------------------------------------
@@ -324,7 +332,7 @@ def test_the_admin_endpoint_asks_for_its_token():
                 assert (await answer.json())["by"] == "candidate", "the admin paths are not on the public port"
             assert len(splitter.changes) == 1
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 def test_the_admin_endpoint_refuses_other_machines(monkeypatch):
@@ -334,7 +342,7 @@ def test_the_admin_endpoint_refuses_other_machines(monkeypatch):
             async with client.get(f"{splitter.admin_url}/status", headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
                 assert answer.status == 403
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 def test_without_a_token_there_is_no_admin_endpoint():
@@ -342,7 +350,7 @@ def test_without_a_token_there_is_no_admin_endpoint():
         async with setting() as (_, _, splitter, _):
             assert splitter.admin_url == ""
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 @pytest.mark.parametrize("plan", [{"mode": "both"}, {"weight": 1.5}, {"weight": -0.1}, {"weight": True}])
@@ -358,7 +366,7 @@ def test_a_taken_port_is_one_line():
             with pytest.raises(BadInput, match="cannot listen"):
                 await Splitter(baseline.url, candidate.url).start(port=taken)
 
-    asyncio.run(run())
+    on_the_loop(run())
 
 
 def test_an_upstream_is_an_address():
