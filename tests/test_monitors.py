@@ -372,7 +372,7 @@ def test_a_row_without_a_number_belongs_to_the_device_above(tmp_path):
 
 
 def test_a_header_that_contradicts_the_rows_sizes_nothing(tmp_path):
-    found = summary_of(tmp_path, TABLE.format(rows="| 0 | 2 | 32 GB | | 80:1e.0 | | | |"))
+    found = summary_of(tmp_path, TABLE.format(rows="| 0 | 2 | 32 GB | | 80:1e.0 | | | |").replace("inf2.48", "trn2.48"))
     assert "header_contradicts_body" in codes(found) and found.instance_type is None
     assert found.quantities["memory_total_bytes"].value == 32 * GIB
     assert found.reading.facts["could be"] == "inf2.8xlarge, inf2.xlarge, trn1.2xlarge"
@@ -501,10 +501,8 @@ def test_cores_that_no_process_holds_are_idle_unless_the_report_was_cut(tmp_path
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n", "Git LFS"),
         ("TDRV: no device\n$ neuron-monitor\n" + json.dumps({"neuron_runtime_data": [], "system_data": {}}), "log of the Neuron runtime"),
         ("==== ROCm System Management Interface ====\nGPU 0 55%\n", "rocm-smi"),
-        (json.dumps({"gpus": [{"index": 0, "utilization.gpu": 87, "memory.used": 5}]}, indent=2), "gpustat"),
         ("procs -----------memory---------- ---swap--\n r b swpd\n 1 0 0\n", "vmstat"),
         ("NAME     CPU(cores)   CPU%   MEMORY(bytes)\nnode-a   1200m  30%  8000Mi\n", "kubectl"),
-        ('"Time";"DCGM_FI_DEV_GPU_UTIL{gpu=""0""}"\n2026-11-20 10:00:00;50,5\n', "Grafana"),
         (json.dumps({"request_throughput": 5.0}), "benchmark"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,5,6\n2023-11-16 18:17:04.97,5,6\n", "recorded traffic"),
     ],

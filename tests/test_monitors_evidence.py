@@ -1,5 +1,6 @@
 """A monitor's file as a record of a dossier: who it speaks for, what is refused, what is shown; and the command."""
 
+import gzip
 import hashlib
 import json
 import signal
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import example_questions
 import pytest
-from neuronfit import cli, record, show
+from neuronfit import adopt, cli, record, show
 from neuronfit.adopt import monitors
 from neuronfit.errors import BadInput
 from neuronfit.provenance import Grade
@@ -200,3 +201,34 @@ def test_of_several_records_the_newest_with_a_number_counts(modelled, tmp_path):
     assert utilization.observed([first, busier]).busy.value == pytest.approx(0.4)
     nothing = busier.model_copy(update={"busy_mean": busier.busy_mean.model_copy(update={"value": None, "grade": None, "why": "not recorded"})})
     assert utilization.observed([first, nothing]).busy.value == pytest.approx(0.2) and utilization.observed([]) is None
+
+
+def test_a_file_of_more_or_of_other_devices_than_declared_is_a_warning(tmp_path, question):
+    rows = "".join(f"2026/11/20 10:00:0{n}.000, {index}, 40 %\n" for n in range(3) for index in (0, 1))
+    found = monitors.to_records(question, saved(tmp_path, "timestamp, index, utilization.gpu [%]\n" + rows), "l4")[0]
+    assert "the file has 2 devices, g6.xlarge has 1" in [entry.because for entry in found.findings]
+    text = 'neuron_hardware_info{neuron_device_count="1",neuron_device_memory_size="8589934592",neuroncore_per_device_count="4"} 1.0\n'
+    text += 'neuroncore_utilization_ratio{neuroncore="0"} 0.5\n'
+    found = monitors.to_records(question, saved(tmp_path, text), "inf2")[0]
+    assert "the file's devices have 8 GiB, those of inf2.xlarge 32 GiB" in [entry.because for entry in found.findings]
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, lambda text: text.decode().replace("\n", "\r\n").encode("utf-16"), lambda text: text])
+def test_adopting_knows_a_monitors_file_however_it_was_saved(tmp_path, question, packed):
+    path = tmp_path / "saved"
+    path.write_bytes(packed((neuron() * 3).encode()))
+    ((_, found),) = adopt.adopt(question, path, "inf2")
+    assert found[0].kind == "monitor" and found[0].samples == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "driver does not answer"),
+        ("[0] GeForce GTX Titan X | 77C,  96 % | 11848 / 12287 MB | python/52046(11821M)\n", "gpustat"),
+        ("==== ROCm System Management Interface ====\nGPU 0 55%\n", "AMD"),
+    ],
+)
+def test_adopting_names_what_stands_close_to_a_monitors_file(tmp_path, question, text, what):
+    ((_, refused),) = adopt.adopt(question, saved(tmp_path, text), "l4")
+    assert what in refused.what and refused.next

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuronfit.adopt.monitors import cloudwatch, neuron_ls, neuron_monitor, nvidia_csv, nvidia_mon, nvidia_query, prometheus, strangers
+from neuronfit.adopt.monitors.carried import carrier
 from neuronfit.adopt.monitors.source import Source, plain_head
 from neuronfit.adopt.monitors.table import Batch, Reading
 from neuronfit.errors import BadInput
@@ -34,6 +35,7 @@ READERS: dict[str, Callable[[Reading], Iterator[None]]] = {
     "dcgm_prometheus": prometheus.read,
     "gpu_exporter_prometheus": prometheus.read,
     "prometheus_answer": prometheus.read_answer,
+    "grafana_csv": prometheus.read_grafana,
     "neuron_ls_json": neuron_ls.read_json,
     "neuron_ls_table": neuron_ls.read_table,
     "neuron_top": neuron_ls.read_top,
@@ -50,6 +52,7 @@ READERS: dict[str, Callable[[Reading], Iterator[None]]] = {
     "cloudwatch": cloudwatch.read,
     "cloudwatch_csv": cloudwatch.read_csv,
     "nvidia_csv": nvidia_csv.read,
+    "nvidia_json": nvidia_csv.read_json,
 }
 """Format -> its reader, a generator that puts rows into the reading and yields between samples."""
 
@@ -60,6 +63,7 @@ FORMATS: dict[str, tuple[str, str]] = {
     "dcgm_prometheus": ("dcgm-exporter", "Prometheus text"),
     "gpu_exporter_prometheus": ("nvidia_gpu_exporter", "Prometheus text"),
     "prometheus_answer": ("Prometheus", "answer of the query API, JSON"),
+    "grafana_csv": ("Grafana", "a panel's data as CSV, its columns named after the series"),
     "neuron_ls_json": ("neuron-ls", "JSON: a list, or the object that replaces it from SDK 2.34 on"),
     "neuron_ls_table": ("neuron-ls", "table"),
     "neuron_top": ("neuron-top", "screen or summary lines"),
@@ -76,8 +80,12 @@ FORMATS: dict[str, tuple[str, str]] = {
     "cloudwatch": ("CloudWatch", "JSON of the API, or log lines with embedded metrics"),
     "cloudwatch_csv": ("CloudWatch", "CSV from the console"),
     "nvidia_csv": ("nvidia-smi", "a query as CSV, with units or without, or a script's own header"),
+    "nvidia_json": ("gpustat", "`--json`, or a script's objects with nvidia-smi's fields"),
 }
 """Format -> the tool that writes it, and in words what it is."""
+
+OWN_PREFIX = ("neuron_monitor", "neuron_monitor_fragments")
+"""Formats whose reader takes what stands before a report itself."""
 
 _RECOGNISERS = (
     neuron_monitor.recognise,
@@ -94,6 +102,11 @@ _RECOGNISERS = (
 def recognise(head: bytes, name: str = "") -> Optional[str]:
     """The format of a file by its first 64 KiB (compressed or UTF-16 as well), or ``None``. ``name`` is not looked at."""
     plain = plain_head(head)
+    carried = carrier(plain)
+    return (_named(carried.head(plain)) if carried is not None else None) or _named(plain)
+
+
+def _named(plain: bytes) -> Optional[str]:
     return next((found for recogniser in _RECOGNISERS if (found := recogniser(plain))), None)
 
 
@@ -103,10 +116,10 @@ def read(path: Union[str, "os.PathLike[str]"], format: Optional[str] = None, *, 
     ``hashed``: also its SHA-256. ``columns``: the fields of the query that wrote a CSV without a header. Raises :class:`~neuronfit.errors.BadInput` for a file that cannot be read or is none of :data:`FORMATS`.
     """
     source = Source(path, hashed=hashed)
-    known = format or recognise(source.head)
+    known = format or recognise(source.head) or ("nvidia_csv" if columns else None)
     if known is None or known not in READERS:
         source.close()
-        stranger = strangers.named(plain_head(source.head)) if format is None else None
+        stranger = strangers.named(source.head) if format is None else None
         raise BadInput(
             "unknown monitor format" if format else "not a monitor's file" + (f": it is {stranger[0]}" if stranger else ""),
             str(Path(path).name) if format is None else format,
@@ -117,6 +130,9 @@ def read(path: Union[str, "os.PathLike[str]"], format: Optional[str] = None, *, 
             else "neuron-monitor, neuron-ls, neuron-top, nvidia-smi, DCGM or CloudWatch output",
             next=(stranger[1] if stranger else strangers.QUERY).replace("FILE", Path(path).name),
         )
+    carried = carrier(source.head)
+    if carried is not None and (known not in OWN_PREFIX or carried.cells is not None):
+        source.carrier = carried
     return Reading(source, known, FORMATS[known][0], columns=tuple(columns))
 
 

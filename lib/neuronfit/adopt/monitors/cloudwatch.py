@@ -151,9 +151,15 @@ def _point(points: list[tuple[float, str, str, str, float]], stamp: Optional[flo
 
 def _hand_on(reading: Reading, points: list[tuple[float, str, str, str, float]], statistics: set[str]) -> None:
     points.sort(key=lambda point: point[0])
+    most = max((value for _, _, _, metric, value in points if MONITORED[metric].kind == "share"), default=0.0)
+    if most > 1.02:
+        reading.remark(
+            "not_a_mean",
+            f"percent up to {most * 100:.0f}: SageMaker adds the GPUs of an instance, so it is a sum over them and no share of time of one",
+        )
     for stamp, device, core, metric, value in points:
         reading.device(device)
-        reading.put(stamp, device, core, metric, value)
+        reading.put(stamp, device, core, metric, min(value, 1.0) if most > 1.02 and MONITORED[metric].kind == "share" else value)
     reading.samples = len({point[0] for point in points})
     reading.clock = "epoch" if points and points[0][0] > 6e8 else "none"
     if statistics - {"Average"} and points:

@@ -33,10 +33,11 @@ def record(question: "Question", summary: "Summary", target: "Target") -> Monito
 
 
 def sampled(ref: "WorkloadRef", summary: "Summary", target: str, instance_type: Optional[str], host: str) -> Monitor:
-    """The record of samples taken here while a measurement ran."""
-    return _record(
-        ref, summary, target, summary.instance_type or instance_type, Measured(host=host, clock=f"{summary.reading.tool}, one sample a second")
-    )
+    """The record of samples taken here while a measurement ran. What the tool does not record is among its facts."""
+    source = Measured(host=host, clock=f"{summary.reading.tool}, one sample a second")
+    if summary.missing:
+        summary.reading.facts["not recorded"] = ", ".join(summary.missing)
+    return _record(ref, summary, target, summary.instance_type or instance_type, source)
 
 
 def summary_for(summary: "Summary", instance_type: str) -> "Summary":

@@ -57,6 +57,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "unit_assumed": ("note",),
     "utilization_not_recorded": ("warning",),
     "values_are_means": ("note",),
+    "watched_in_part": ("warning",),
     "xid_error": ("warning",),
 }
 """Code -> its severity."""
@@ -84,6 +85,7 @@ NEXT: dict[str, str] = {
     "single_sample": "sample once a second while the workload runs",
     "held_back": "compare with clocks at rest; a throttled baseline flatters the candidate",
     "utilization_not_recorded": "add utilization.gpu to the query, or neuroncore_counters to neuron-monitor's configuration",
+    "watched_in_part": "measure again with the tool at work, or sample beside it with another",
     "xid_error": "look the XID up; figures of this run may be wrong",
 }
 """Code -> what to do, where there is something."""

@@ -90,7 +90,17 @@ def _whole(text: bytes, load: Callable[[bytes], Any], prepare: Callable[[bytes],
             return parse(candidate)
         except (ValueError, RecursionError):
             continue
-    return None
+    return _printed(text) if text[:2] == b"{'" else None
+
+
+def _printed(text: bytes) -> Optional[Any]:
+    """A value that a Python script printed instead of writing JSON."""
+    import ast
+
+    try:
+        return ast.literal_eval(text.decode("utf-8", "replace"))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def _close(text: bytes, depth: int) -> tuple[int, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from neuronfit.adopt.monitors import hardware
+from neuronfit.adopt.monitors.series import IDLE
 from neuronfit.adopt.monitors.table import BUSY, Device, Key, Remark
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def judge(built: Any, parts: "list[MonitoredPart]", quantities: "dict[str, Quant
     cores = [part for part in parts if part.core is not None]
     _time(reading, built.clock)
     _busyness(built, reading, devices, cores)
-    _throttling(built, reading, span)
+    _throttling(built, reading, devices, span)
     _errors(built, reading, quantities)
     _memory(built, reading, devices)
 
@@ -120,15 +121,26 @@ def _busyness(built: Any, reading: "Reading", devices: "list[MonitoredPart]", co
             )
 
 
-def _throttling(built: Any, reading: "Reading", span: "Quantity") -> None:
+def _throttling(built: Any, reading: "Reading", devices: "list[MonitoredPart]", span: "Quantity") -> None:
+    """Held back while it worked: an idle card's reasons for a low clock take nothing from anybody."""
+    idle = {part.device for part in devices if part.busy_mean.value is not None and part.busy_mean.value <= IDLE}
     for name, words in (("throttled_power", "a power cap"), ("throttled_thermal", "heat"), ("throttled_hardware", "a hardware slowdown")):
-        worst = max((entry for key, entry in built.series.items() if key.metric == name), key=lambda entry: entry.mean, default=None)
+        worst = max(
+            (entry for key, entry in built.series.items() if key.metric == name and key.device not in idle),
+            key=lambda entry: entry.mean,
+            default=None,
+        )
         if worst is not None and worst.mean > 0:
             reading.remark(
                 "held_back",
-                f"GPU {worst.key.device} was held back by {words} in {worst.mean:.0%} of {worst.count} {'sample' if worst.count == 1 else 'samples'}",
+                f"GPU {worst.key.device} was held back by {words} in {worst.mean:.0%} of {worst.count} {'sample' if worst.count == 1 else 'samples'}"
+                + _others(sum(key.metric == name and key.device not in idle and entry.mean > 0 for key, entry in built.series.items()) - 1),
             )
-        counter = max((entry for key, entry in built.series.items() if key.metric == f"{name}_s"), key=lambda entry: entry.grown, default=None)
+        counter = max(
+            (entry for key, entry in built.series.items() if key.metric == f"{name}_s" and key.device not in idle),
+            key=lambda entry: entry.grown,
+            default=None,
+        )
         if counter is not None and counter.count > 1 and counter.grown > 0:
             share = f", {counter.grown / span.value:.0%} of the time" if span.value else ""
             reading.remark("held_back", f"GPU {counter.key.device} was held back by {words} for {counter.grown:.1f} s{share}")
@@ -146,6 +158,18 @@ def _throttling(built: Any, reading: "Reading", span: "Quantity") -> None:
         reading.remark("held_back", f"GPU {', '.join(capped)} draws its power limit on average")
 
 
+_NAMED = 8
+"""Devices that are named one by one."""
+
+
+def _and_more(count: int) -> str:
+    return f" and {count - _NAMED} more" if count > _NAMED else ""
+
+
+def _others(count: int) -> str:
+    return f", and {count} {'other' if count == 1 else 'others'} too" if count > 0 else ""
+
+
 def _errors(built: Any, reading: "Reading", quantities: "dict[str, Quantity]") -> None:
     failed, done = quantities.get("executions_failed"), quantities.get("executions_completed")
     total = built.series.get(Key("", "", "executions_failed_total"))
@@ -154,17 +178,20 @@ def _errors(built: Any, reading: "Reading", quantities: "dict[str, Quantity]") -
         of = f" with {done.value:.0f} completed" if done is not None and done.known else ""
         reading.remark("execution_errors", f"{count:.0f} executions failed{of}: this run is not clean")
     for name in ("ecc_uncorrected", "ecc_corrected", "xid_error"):
-        hit: Optional[Any] = max((entry for key, entry in built.series.items() if key.metric == name), key=lambda entry: entry.last, default=None)
-        if hit is None or hit.last <= 0:
+        hits = [entry for key, entry in built.series.items() if key.metric == name and entry.last > 0]
+        hits.sort(key=lambda entry: -entry.last)
+        if not hits:
             continue
         if name == "xid_error":
-            reading.remark("xid_error", f"GPU {hit.key.device} reports XID {hit.last:.0f}")
+            reading.remark("xid_error", "; ".join(f"GPU {hit.key.device} reports XID {hit.last:.0f}" for hit in hits[:_NAMED]) + _and_more(len(hits)))
+            continue
+        grown = f", {sum(hit.grown for hit in hits):.0f} of them while it was watched" if any(hit.count > 1 for hit in hits) else ""
+        errors = f"{'uncorrected' if name == 'ecc_uncorrected' else 'corrected'} memory errors"
+        if len(hits) == 1:
+            reading.remark(name, f"device {hits[0].key.device} counts {hits[0].last:.0f} {errors}{grown}")
         else:
-            grown = f", {hit.grown:.0f} of them while it was watched" if hit.count > 1 else ""
-            reading.remark(
-                name,
-                f"device {hit.key.device} counts {hit.last:.0f} {'uncorrected' if name == 'ecc_uncorrected' else 'corrected'} memory errors{grown}",
-            )
+            each = ", ".join(f"device {hit.key.device}: {hit.last:.0f}" for hit in hits[:_NAMED]) + _and_more(len(hits))
+            reading.remark(name, f"{sum(hit.last for hit in hits):.0f} {errors} on {len(hits)} devices ({each}){grown}")
 
 
 def _memory(built: Any, reading: "Reading", devices: "list[MonitoredPart]") -> None:
@@ -185,6 +212,7 @@ def _memory(built: Any, reading: "Reading", devices: "list[MonitoredPart]") -> N
     ]
     if over and "memory_does_not_add_up" not in reading.remarks:
         reading.remark("memory_does_not_add_up", f"device {over[0].device}: more in use than there is")
+    _declared(built, reading, devices)
     gpu = built.known if built.known is not None and built.known.vendor == "nvidia" else None
     names = [device.name for device in reading.devices.values() if device.name and not device.part_of]
     if (
@@ -193,3 +221,20 @@ def _memory(built: Any, reading: "Reading", devices: "list[MonitoredPart]") -> N
         and not any(hardware.same_gpu([gpu.name.removeprefix("NVIDIA ").split()[0]], name.replace("-", " ")) for name in names)
     ):
         reading.remark("other_accelerator", f"the file is of {names[0]}, {gpu.instance_type} has {gpu.name}")
+
+
+def _declared(built: Any, reading: "Reading", devices: "list[MonitoredPart]") -> None:
+    """A file that names no instance type against the one that was declared for it: more devices, or others."""
+    known = built.known
+    if known is None or reading.instance_type is not None:
+        return
+    if known.devices and len(devices) > known.devices:
+        reading.remark("other_accelerator", f"the file has {len(devices)} devices, {known.instance_type} has {known.devices}")
+    if known.vendor != "aws_neuron":
+        return
+    sizes = {device.memory_bytes for device in reading.devices.values() if device.memory_bytes}
+    if known.memory_bytes and any(abs(size / known.memory_bytes - 1) > 0.05 for size in sizes):
+        reading.remark(
+            "other_accelerator",
+            f"the file's devices have {max(sizes) / 2**30:.0f} GiB, those of {known.instance_type} {known.memory_bytes / 2**30:.0f} GiB",
+        )

@@ -59,13 +59,20 @@ def _conclude(reading: Reading, devices: list[dict[str, Any]], said: Optional[st
     reading.facts["devices"] = (
         f"{len(devices)} {_plural(len(devices))}, {sum(device.get('cores') or 0 for device in devices)} cores, {sum(device.get('memory') or 0 for device in devices) / 2**30:.0f} GiB"
     )
+    _degrees(reading, sum(device.get("cores") or 0 for device in devices))
     fits = hardware.candidates(len(devices), cores, size) if cores else ()
     known_type = hardware.about(said) if said else None
     if known_type is not None and cores:
         memory = known_type.memory_bytes
-        same = known_type.devices == len(devices) and (size is None or memory is None or abs(memory / size - 1) < 0.05)
-        if same:
+        alike = size is None or memory is None or abs(memory / size - 1) < 0.05
+        if alike and known_type.devices == len(devices):
             reading.instance_type = said
+        elif alike and known_type.devices is not None and known_type.devices > len(devices) and said not in fits:
+            reading.instance_type = said
+            reading.remark(
+                "devices_missing",
+                f"{said} has {known_type.devices} such devices, {len(devices)} {'is' if len(devices) == 1 else 'are'} listed: a container or a share of the instance sees no more, and only these are counted",
+            )
         else:
             reading.remark(
                 "header_contradicts_body",
@@ -109,9 +116,30 @@ def _conclude(reading: Reading, devices: list[dict[str, Any]], said: Optional[st
                 )
     if holders:
         reading.facts["held by"] = "; ".join(
-            f"process {pid} ({command[:40]}) on {len(on)} of {len(devices)} devices" for pid, (command, on) in list(holders.items())[:4]
+            f"process {pid}{f' ({command[:40]})' if command.strip('? ') else ''} on {len(on)} of {len(devices)} devices"
+            for pid, (command, on) in list(holders.items())[:4]
         )
     reading.remark("no_busyness", "a list of devices" + (" and processes" if holders else "") + " says nothing about how busy they are")
+
+
+USUAL_HEADS = (32, 40, 64)
+"""Attention heads of Llama 2 of 7, 13 and 70 billion parameters (their published configurations), and of many models after them."""
+
+
+def _degrees(reading: Reading, cores: int) -> None:
+    """Which tensor-parallel degrees use all cores: a degree must divide the attention heads (see :mod:`neuronfit.memory`), so powers of two are tried."""
+    if cores <= 4:
+        return
+    whole = [degree for degree in (2, 4, 8, 16, 32, 64, 128) if degree < cores and cores % degree == 0]
+    rest = [degree for degree in (2, 4, 8, 16, 32, 64, 128) if degree < cores and cores % degree]
+    words = [f"degree {degree}: {cores // degree} replicas" for degree in whole[-3:]]
+    text = f"on all {cores} cores, " + ", ".join(words) if words else f"no usual degree uses all {cores} cores"
+    if rest:
+        text += "; " + ", ".join(f"degree {degree} leaves {cores % degree} idle" for degree in rest)
+    odd = [heads for heads in USUAL_HEADS if heads % cores]
+    if len(odd) == len(USUAL_HEADS) and cores < max(USUAL_HEADS):
+        text += f"; degree {cores} only for a model whose attention heads {cores} divides, which {', '.join(map(str, odd[:-1]))} and {odd[-1]} are not, unless the library pads them"
+    reading.facts["tensor parallel"] = text
 
 
 def _plural(count: int) -> str:
@@ -130,6 +158,7 @@ def read_json(reading: Reading) -> Iterator[None]:
         elif isinstance(value, dict):
             if "neuron_device" in value:
                 found.append(value)
+                top.update({name: value[name] for name in ("instance_type", "instance_id") if isinstance(value.get(name), str)})
             else:
                 for name, inner in value.items():
                     if isinstance(inner, str):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from neuronfit.adopt.monitors import json_stream, strangers
+from neuronfit.adopt.monitors import json_stream, neuron_layouts, strangers
 from neuronfit.adopt.monitors.table import Key, Reading
 from neuronfit.adopt.monitors.words import number, seconds
 
@@ -20,16 +20,18 @@ __all__ = ["read", "read_fragments", "recognise"]
 SHORTEST_PERIOD_S = 0.1
 """The first report after the start covers milliseconds; its shares and counts say nothing."""
 
-TIMES = ("timestamp", "@timestamp", "time", "ts", "Timestamp", "created_at")
+TIMES = ("timestamp", "@timestamp", "time", "ts", "Timestamp", "created_at", "__REALTIME_TIMESTAMP")
 
 
 def recognise(head: bytes) -> Optional[str]:
     """``neuron_monitor`` or ``neuron_monitor_fragments``, by what is written in the file."""
     if strangers.is_runtime_log(head):
         return None
-    if b'neuron_runtime_data"' in head or b'neuron_runtime_data\\"' in head:
+    if b'neuron_runtime_data"' in head or b'neuron_runtime_data\\"' in head or b"'neuron_runtime_data'" in head:
         return "neuron_monitor"
-    if b'"neuron_hardware_info"' in head and b'"system_data"' in head:
+    if (b'"neuron_hardware_info"' in head or b'"runtime_data"' in head) and b'"system_data"' in head:
+        return "neuron_monitor"
+    if b'"runtime_data"' in head and b'"nc_counters"' in head:
         return "neuron_monitor"
     if b'"neuroncore_utilization"' in head and re.search(rb'"neuroncore_utilization"\s*:\s*[\d.]+', head):
         return "neuron_monitor_fragments"
@@ -39,13 +41,14 @@ def recognise(head: bytes) -> Optional[str]:
 def read(reading: Reading) -> Iterator[None]:
     """Rows of every report; yields after each so that batches can be handed on."""
     state = _State(reading)
+    beside = reading.source.stamp if reading.source.carrier is not None else None
     for value, prefix, whole in json_stream.values(reading.source.lines(), json_stream.loader(), _shortened):
         if not whole:
             reading.remark("record_cut_off", "a report is cut off or damaged; only its complete groups are read")
         if type(value) is dict and "neuron_runtime_data" in value:
-            state.report(value, _stamp_before(prefix) if prefix else None)
+            state.report(value, _stamp_before(prefix) if prefix else beside() if beside else None)
         elif value is not None:
-            for report, stamp in _reports(value, _stamp_before(prefix), 0):
+            for report, stamp in _reports(value, _stamp_before(prefix) or (beside() if beside else None), 0):
                 state.report(report, stamp)
         yield
     if reading.source.cut_off:
@@ -109,9 +112,10 @@ def _without_lists(line: bytes) -> bytes:
 def _stamp_before(prefix: bytes) -> Optional[float]:
     """The time in front of a JSON value (``2026-01-01T00:00:00Z stdout F {...}``)."""
     words = prefix.decode("utf-8", "replace").split()
-    for count in (1, 2):
-        if len(words) >= count and (found := seconds(" ".join(words[:count]).strip("[]"))) is not None:
-            return found
+    for first in range(min(3, len(words))):  # kubectl puts a pod's name before the time
+        for count in (2, 1):
+            if len(words) >= first + count and (found := seconds(" ".join(words[first : first + count]).strip("[]"))) is not None:
+                return found
     return None
 
 
@@ -127,8 +131,11 @@ def _reports(value: Any, stamp: Optional[float], depth: int) -> Iterator[tuple[d
         if "neuron_runtime_data" in value or ("neuron_hardware_info" in value and "system_data" in value):
             yield value, stamp
             return
+        if neuron_layouts.is_beta(value):
+            yield value, stamp
+            return
         for inner in value.values():
-            if isinstance(inner, (dict, list)) or (isinstance(inner, str) and "neuron_runtime_data" in inner):
+            if isinstance(inner, (dict, list)) or (isinstance(inner, str) and "runtime_data" in inner):
                 yield from _reports(inner, stamp, depth + 1)
     elif isinstance(value, str):
         start = value.find("{")
@@ -186,7 +193,10 @@ class _State:
         self.blocks: dict[tuple[str, ...], list[int]] = {}
 
     def report(self, report: dict[str, Any], stamp: Optional[float]) -> None:
-        """Rows of one report. Numbers that were written as text are taken for numbers; a report that still cannot be read is left out."""
+        """Rows of one report. Numbers that were written as text are taken for numbers; a group that still cannot be read is left out."""
+        if "runtime_data" in report and neuron_layouts.is_beta(report):
+            report = neuron_layouts.modern(report)
+            self.reading.remark("old_tools", "this layout is that of the beta of 2020 on Inferentia1; what was concluded then may not hold now")
         before = (self.reading.samples, self.clock, self.stamped, self.short)
         try:
             self._report(report, stamp)
@@ -197,8 +207,28 @@ class _State:
                 self._report(_numbers(report), stamp)
                 self.reading.remark("unit_assumed", "numbers of a report are written as text; they are read as numbers")
             except (TypeError, AttributeError, ValueError):
+                self.reading.samples, self.clock, self.stamped, self.short = before
                 self.pending.clear(), self.pending_keys.clear()
-                self.reading.remark("record_cut_off", "a report has another shape than neuron-monitor's and is left out")
+                self._sound_groups(_numbers(report), stamp)
+
+    def _sound_groups(self, report: dict[str, Any], stamp: Optional[float]) -> None:
+        """The groups of a report that can be read, where one cannot."""
+
+        def reads(alone: dict[str, Any]) -> bool:
+            try:
+                _State(Reading(self.reading.source, self.reading.format, ""))._report(alone, None)
+            except (TypeError, AttributeError, ValueError):
+                return False
+            return True
+
+        def odd(name: str) -> None:
+            self.reading.remark("group_error", f"{name}: it has another shape than neuron-monitor's and is left out")
+
+        try:
+            self._report(neuron_layouts.without_odd_groups(report, reads, odd), stamp)
+        except (TypeError, AttributeError, ValueError):
+            self.pending.clear(), self.pending_keys.clear()
+            self.reading.remark("record_cut_off", "a report has another shape than neuron-monitor's and is left out")
 
     def _report(self, report: dict[str, Any], stamp: Optional[float]) -> None:
         reading = self.reading
@@ -302,12 +332,15 @@ class _State:
                     device_memory = (device_memory or 0.0) + total
                 breakdown = _dict(_dict(used.get("usage_breakdown")).get("neuroncore_memory_usage"))
                 for core, parts in breakdown.items():
-                    held = sum(parts.values()) if type(parts) is dict else 0
+                    try:
+                        held = sum(parts.values()) if type(parts) is dict else 0
+                    except TypeError:
+                        held = neuron_layouts.held(parts)
                     if held:
                         memory[core] = memory.get(core, 0.0) + held
-            stats = group(groups, "execution_stats")
+            stats = group(groups, "execution_stats") or group(groups, "inference_stats")
             if stats:
-                summary, errors = _dict(stats.get("execution_summary")), _dict(stats.get("error_summary"))
+                summary, errors = stats.get("execution_summary") or _dict(stats.get("inference_summary")), _dict(stats.get("error_summary"))
                 if summary or errors:
                     done = summary.get("completed") or 0
                     completed = (completed or 0.0) + done
@@ -335,6 +368,8 @@ class _State:
             share = counters.get("neuroncore_utilization")
             if share is not None:
                 busy[core] = busy.get(core, 0.0) + share
+            else:
+                self.reading.unknown_cores.add(core)
             work = counters.get("effective_flops")
             if work is None:
                 work = counters.get("flops")
@@ -378,6 +413,8 @@ class _State:
                 self._append(batch, "neuroncore_utilization", tuple(busy), time, shares)
             else:
                 for core, share in zip(busy, shares):
+                    if share != share:
+                        self.reading.unknown_cores.add(core)
                     self.reading.put(time, self._device(core), core, "neuroncore_utilization", min(share, 1.0) if share < 2 else share)
         if flops and not short:
             self._append(batch, "achieved_flop_per_s", tuple(flops), time, list(flops.values()))

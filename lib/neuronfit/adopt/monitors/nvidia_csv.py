@@ -10,14 +10,15 @@ import contextlib
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import Any, Optional
 
+from neuronfit.adopt.monitors import json_stream
 from neuronfit.adopt.monitors.prometheus import reasons
 from neuronfit.adopt.monitors.table import MONITORED, Reading
 from neuronfit.adopt.monitors.words import amount, number, seconds
 from neuronfit.errors import BadInput
 
-__all__ = ["read", "recognise"]
+__all__ = ["read", "read_json", "recognise"]
 
 METRIC = {
     "utilization.gpu": "gpu_kernel_active", "gpu.util": "gpu_kernel_active", "gpu.utilization": "gpu_kernel_active",
@@ -46,9 +47,6 @@ DEVICE = ("index", "gpu.index", "gpu", "gpu.id", "device", "uuid", "gpu.uuid", "
 NAME = ("name", "gpu.name", "product.name")
 TIME = ("timestamp", "time", "datetime", "date", "ts")
 UNIT = {"fraction": "%", "bytes": "MiB", "W": "W", "Hz": "MHz", "s": "us"}
-NO_CONTEXT_BYTES = 16 * 2**20
-"""No process can hold a CUDA context in less; 100 % busy with less in use is a freshly loaded driver's first reading."""
-
 _TIME_FIRST = re.compile(r"^\d{4}[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d[^,;\t]*[,;\t]")
 
 
@@ -66,9 +64,11 @@ def _name(text: str) -> tuple[str, str]:
 
 
 def recognise(head: bytes) -> Optional[str]:
-    """``nvidia_csv`` where a header or a headless row of a query stands within the first lines."""
+    """``nvidia_csv`` where a header or a headless row of a query stands within the first lines; ``nvidia_json`` for its fields as JSON."""
     text = head.decode("utf-8", "replace")
-    if "<nvidia_smi_log" in text or "NVSMI LOG" in text or text.lstrip()[:1] == "{":
+    if text.lstrip()[:1] in "{[" and re.search(r'"utilization\.gpu"\s*:', text):
+        return "nvidia_json"
+    if "<nvidia_smi_log" in text or "NVSMI LOG" in text or text.lstrip()[:1] == "{" or "max_memory_usage [" in text:
         return None
     for line in text.split("\n")[:40]:
         if line.startswith("#"):
@@ -93,7 +93,7 @@ def _has_units(line: str) -> bool:
 
 def _is_header(line: str) -> bool:
     cells = _cells(line)
-    if len(cells) < 2:
+    if len(cells) < 2 and not re.match(r"^\s*utilization\.gpu\b", line):
         return False
     names = [_name(cell)[0] for cell in cells]
     known = [name for name in names if name in METRIC]
@@ -133,7 +133,8 @@ class _Columns:
         ]
         self.mask = self._first(("clocks.event.reasons.active",))
         self.mig = self._first(("mig.mode.current",))
-        self.driver = self._first(("driver.version",))
+        self.driver = self._first(("driver.version", "kmd.version"))
+        self.process = self._first(("pid",))
 
     def _first(self, wanted: Sequence[str]) -> int:
         return next((index for name in wanted for index, (own, _) in enumerate(self.names) if own == name), -1)
@@ -143,7 +144,7 @@ def read(reading: Reading) -> Iterator[None]:
     """Rows of the table, one round of all devices at a time; a last round that lacks devices is left out."""
     table: Optional[_Columns] = None
     rounds = _Rounds(reading)
-    waiting: list[list[str]] = []
+    waiting: list[tuple[list[str], Optional[float]]] = []
     header: list[str] = []
     for raw in reading.source.lines():
         line = raw.decode("utf-8", "replace").strip()
@@ -159,14 +160,15 @@ def read(reading: Reading) -> Iterator[None]:
             continue
         cells = [cell.strip().strip('"') for cell in _cells(line)]
         if table is None:
-            if not (_TIME_FIRST.match(line) and len(cells) > 3) and not _has_units(line):
+            said = bool(reading.columns) and re.search(r"\d", line) is not None
+            if not said and not (_TIME_FIRST.match(line) and len(cells) > 3) and not _has_units(line):
                 continue
             table = _guessed(cells, reading)
         if len(cells) < table.width:
             if waiting or rounds.any:
                 reading.remark("record_cut_off", f"a row has {len(cells)} of {table.width} cells and is left out")
             continue
-        waiting.append(cells)
+        waiting.append((cells, reading.source.stamp() if table.time < 0 else None))
         if not rounds.decided and len(waiting) < 64:
             continue
         yield from _flush(table, waiting, rounds)
@@ -175,13 +177,53 @@ def read(reading: Reading) -> Iterator[None]:
     yield
 
 
-def _flush(table: Optional[_Columns], waiting: list[list[str]], rounds: "_Rounds") -> Iterator[None]:
+def read_json(reading: Reading) -> Iterator[None]:
+    """Objects with the fields of a query, as scripts write them; and gpustat's, which holds a list of GPUs and their common time."""
+    table: Optional[_Columns] = None
+    header: tuple[str, ...] = ()
+    rounds = _Rounds(reading)
+    waiting: list[tuple[list[str], Optional[float]]] = []
+    for value, _, whole in json_stream.values(reading.source.lines(), json_stream.loader()):
+        if not whole:
+            reading.remark("record_cut_off", "an object is cut off or damaged and is left out")
+            continue
+        for row in _objects(value, {}):
+            if tuple(row) != header:
+                yield from _flush(table, waiting, rounds)
+                header, rounds.decided = tuple(row), False
+                table = _Columns(header)
+            waiting.append(([str(cell) for cell in row.values()], reading.source.stamp()))
+            if rounds.decided or len(waiting) >= 64:
+                yield from _flush(table, waiting, rounds)
+    yield from _flush(table, waiting, rounds)
+    rounds.finish()
+    yield
+
+
+def _objects(value: Any, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The objects that have a utilization, with what stands beside the list that they are in; what is no number or word is left out."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _objects(one, common)
+    elif isinstance(value, dict):
+        plain = {name: cell for name, cell in value.items() if isinstance(cell, (str, int, float)) and not isinstance(cell, bool)}
+        if "utilization.gpu" in value:
+            yield {**common, **plain}
+            return
+        if "query_time" in plain:
+            plain["timestamp"] = plain.pop("query_time")
+        for inner in value.values():
+            if isinstance(inner, (dict, list)):
+                yield from _objects(inner, {**common, **plain})
+
+
+def _flush(table: Optional[_Columns], waiting: list[tuple[list[str], Optional[float]]], rounds: "_Rounds") -> Iterator[None]:
     if table is None or not waiting:
         return
     if rounds.table is not table:
-        rounds.decide(table, waiting)
-    for cells in waiting:
-        rounds.row(table, cells)
+        rounds.decide(table, [cells for cells, _ in waiting])
+    for cells, stamp in waiting:
+        rounds.row(table, cells, stamp)
         yield
     waiting.clear()
 
@@ -232,6 +274,29 @@ def _guessed(cells: list[str], reading: Reading) -> _Columns:
     return _Columns(header)
 
 
+BURST_S = 0.05
+"""Rows of one call of nvidia-smi are stamped one after the other, this far apart at most."""
+
+
+def _burst(times: Sequence[Optional[float]]) -> int:
+    """How many rows come at once, every time, when each has its own stamp; 0 where they do not."""
+    known = [time for time in times if time is not None]
+    gaps = [after - before for before, after in zip(known, known[1:])]
+    if len(known) != len(times) or not gaps or min(gaps) < 0:
+        return 0
+    close, far = [gap for gap in gaps if gap <= BURST_S], [gap for gap in gaps if gap > BURST_S]
+    if not close or not far or min(far) < 4 * max(close):
+        return 0
+    sizes, size = [], 1
+    for gap in gaps:
+        if gap <= BURST_S:
+            size += 1
+        else:
+            sizes.append(size)
+            size = 1
+    return sizes[0] if len(set(sizes)) == 1 and sizes[0] > 1 and size <= sizes[0] else 0
+
+
 class _Rounds:
     """Rows gathered until a device comes again; a round is one moment of all devices."""
 
@@ -251,6 +316,9 @@ class _Rounds:
         self.last_full: int = 0
         self.clock = 0
         self.ordinal = 0
+        self.apart = 0.0
+        """seconds that a row may be later than the one before and still belong to its round"""
+        self.processes: set[tuple[str, str]] = set()
 
     def decide(self, table: _Columns, rows: list[list[str]]) -> None:
         """Which column tells devices apart: the first whose value never comes twice at one time."""
@@ -272,9 +340,15 @@ class _Rounds:
                         "column_mislabelled",
                         f"column `{name}` repeats within one time (it holds {', '.join(held[:4])}) while `{chosen}` does not: it is no device number, maybe a utilization in percent, and is not used",
                     )
-            if self.column < 0 and len({row[table.time] for row in rows}) < len(rows):
+            if self.column < 0 and table.process < 0 and len({row[table.time] for row in rows}) < len(rows):
                 self.by_order = True
                 self.reading.remark("devices_by_order", "no column tells the devices apart; rows of one time are numbered in their order")
+            elif self.column < 0 and table.process < 0 and (many := _burst([seconds(row[table.time]) for row in rows])):
+                self.by_order, self.apart = True, BURST_S
+                self.reading.remark(
+                    "devices_by_order",
+                    f"no column tells the devices apart; rows come {many} at a time, within {BURST_S * 1e3:.0f} ms, and are numbered in their order",
+                )
         for index, metric, _ in table.values:
             if MONITORED[metric].kind == "share" and not table.names[index][1]:
                 given = [value for row in rows if (value := number(row[index])) is not None and "%" not in row[index]]
@@ -284,19 +358,23 @@ class _Rounds:
                         "unit_assumed", f"column `{table.names[index][0]}` has no unit and holds values up to {max(given):g}: read as a ratio"
                     )
 
-    def row(self, table: _Columns, cells: list[str]) -> None:
+    def row(self, table: _Columns, cells: list[str], stamp: Optional[float] = None) -> None:
         reading = self.reading
         self.any = True
-        when = seconds(cells[table.time]) if table.time >= 0 else None
+        when = seconds(cells[table.time]) if table.time >= 0 else stamp
         if table.time >= 0 and when is None:
             reading.remark("time_unreadable", f"a time stamp cannot be read: {cells[table.time][:40]}")
+        same = when == self.round_time or (self.apart > 0 and when is not None and 0 <= when - (self.round_time or 0.0) <= self.apart)
         if self.by_order:
-            device = str(len(self.round)) if when == self.round_time else "0"
+            device = str(len(self.round)) if same else "0"
         else:
             device = cells[self.column] if self.column >= 0 else "0"
         if not re.fullmatch(r"\d{1,3}", device):
             device = self.devices.setdefault(device, str(len(self.devices)))
-        if device in self.round or (self.by_order and when != self.round_time):
+        if table.process >= 0:
+            self._process(table, cells, device, when)
+            return
+        if device in self.round or (self.by_order and not same):
             self._end()
         self.round_time = when
         known = reading.device(device)
@@ -316,11 +394,7 @@ class _Rounds:
             if taken.get(metric) is None:
                 value = amount(cells[index], "" if index in self.ratio else unit)
                 taken[metric] = value
-        if (taken.get("gpu_kernel_active") or 0) >= 0.99 and (used := taken.get("memory_used_bytes")) is not None and used < NO_CONTEXT_BYTES:
-            reading.remark(
-                "busy_without_memory",
-                f"device {device} says {taken['gpu_kernel_active']:.0%} busy with {used / 2**20:.0f} MiB in use: no process fits in that, the reading is left out",
-            )
+        if reading.is_artefact(device, taken.get("gpu_kernel_active"), taken.get("memory_used_bytes")):
             taken["gpu_kernel_active"] = taken["gpu_memory_active"] = None
         flags: dict[str, float] = {}
         for index, metric in table.reasons:
@@ -332,11 +406,32 @@ class _Rounds:
         self.round[device] = found
         found += [(0.0, metric, value) for metric, value in (*taken.items(), *flags.items())]
 
+    def _process(self, table: _Columns, cells: list[str], device: str, when: Optional[float]) -> None:
+        """A row of one process: its memory is added to the others' of the device at that time."""
+        who = (device, cells[table.process])
+        if who in self.processes or (self.processes and when != self.round_time):
+            self._end()
+        self.processes.add(who)
+        self.round_time = when
+        if table.name >= 0:
+            self.reading.device(device).name = cells[table.name]
+        self.reading.device(device)
+        used = next(
+            (value for index, metric, unit in table.values if metric == "memory_used_bytes" and (value := amount(cells[index], unit)) is not None),
+            None,
+        )
+        rows = self.round.setdefault(device, [])
+        before = next((value or 0.0 for _, metric, value in rows if metric == "memory_used_bytes"), None)
+        if used is not None:
+            self.round[device] = [(0.0, "memory_used_bytes", (before or 0.0) + used)]
+            if before is not None:
+                self.reading.remark("added_over_processes", "memory of the processes of a device is added; what the driver itself holds is not in it")
+
     def _end(self, last: bool = False) -> None:
         if not self.round:
             return
         reading = self.reading
-        if last and self.most > 1 and len(self.round) < self.most and reading.samples:
+        if last and not self.processes and self.most > 1 and len(self.round) < self.most and reading.samples:
             reading.remark(
                 "last_sample_incomplete", f"the last moment has {len(self.round)} of {self.most} devices (the log was cut) and is left out"
             )
@@ -352,6 +447,7 @@ class _Rounds:
             self.most = max(self.most, len(self.round))
         self.round.clear()
         self.extra.clear()
+        self.processes.clear()
 
     def finish(self) -> None:
         self._end(last=True)

@@ -65,15 +65,47 @@ def _rows(reading: Reading) -> Iterator[tuple[list[str], list[str]]]:
             yield names, cells
 
 
-def _when(names: list[str], cells: list[str]) -> Optional[float]:
-    stamp = " ".join(cells[index] for index, name in enumerate(names[: len(cells)]) if name in ("date", "time", "yyyymmdd", "hh:mm:ss"))
-    return seconds(stamp) if stamp else None
+class _Clock:
+    """Times of rows: with a date, of the day only (`-o T`), put before the line by what carried it, or none: then samples are counted."""
+
+    def __init__(self, reading: Reading):
+        self.reading = reading
+        self.kind = ""
+        self.first: Optional[float] = None
+        self.last = 0.0
+
+    def time(self, names: list[str], cells: list[str]) -> float:
+        """Seconds since 1970, since the first row, or the number of the sample."""
+        stamp = " ".join(cells[index] for index, name in enumerate(names[: len(cells)]) if name in ("date", "time", "yyyymmdd", "hh:mm:ss"))
+        when = seconds(stamp) if stamp else self.reading.source.stamp()
+        if when is not None:
+            self.kind = "epoch"
+            return when
+        found = re.fullmatch(r"(\d\d?):(\d\d):(\d\d(?:\.\d+)?)", stamp)
+        if found is None:
+            return float(self.reading.samples)
+        day = int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
+        if self.first is None:
+            self.first = self.last = day
+        while day < self.last - 43200:  # past midnight
+            day += 86400
+        self.kind, self.last = self.kind or "of_day", day
+        return day - self.first
+
+    def finish(self) -> None:
+        reading = self.reading
+        reading.clock = self.kind or ("assumed" if reading.samples else "none")
+        if reading.clock == "assumed" and reading.samples > 1:
+            reading.facts["interval"] = "1 s, the tool's default: the file has no times"
+        if reading.clock == "of_day":
+            reading.facts["date"] = "not in the file: it has the time of the day only"
 
 
 def read(reading: Reading) -> Iterator[None]:
     """One row a device and sample. Without ``-o DT`` there is no clock: dmon's own default of one sample a second is assumed."""
     seen: set[str] = set()
-    clocked = False
+    clock = _Clock(reading)
+    numbers = 0
     for names, cells in _rows(reading):
         if "gpu" not in names or "pid" in names:
             continue  # another tool's page in the same file
@@ -85,26 +117,29 @@ def read(reading: Reading) -> Iterator[None]:
             seen.clear()
             reading.samples += 1
         seen.add(device)
-        when = _when(names, cells)
-        clocked = clocked or when is not None
-        time = when if when is not None else float(reading.samples)
+        time = clock.time(names, cells)
         reading.device(device)
-        for name, cell in zip(names, cells):
-            if name in COLUMN:
-                metric, unit = COLUMN[name]
-                reading.put(time, device, "", metric, amount(cell, unit))
+        row = {COLUMN[name][0]: amount(cell, COLUMN[name][1]) for name, cell in zip(names, cells) if name in COLUMN}
+        if reading.is_artefact(device, row.get("gpu_kernel_active"), row.get("memory_used_bytes")):
+            row["gpu_kernel_active"] = row["gpu_memory_active"] = None
+        for metric, value in row.items():
+            reading.put(time, device, "", metric, value)
+        numbers += row.get("gpu_kernel_active") is not None
+        if "sm" in names and not numbers and reading.samples >= 2:
+            reading.facts["sm"] = "`-` in every row: a card under MIG, or one that has no such counter"
+        elif numbers:
+            reading.facts.pop("sm", None)
         yield
     reading.samples += bool(seen)
-    reading.clock = "epoch" if clocked else "assumed" if reading.samples else "none"
-    if reading.clock == "assumed" and reading.samples > 1:
-        reading.facts["interval"] = "1 s, dmon's default: the file has no times"
+    clock.finish()
 
 
 def read_processes(reading: Reading) -> Iterator[None]:
     """Rows of processes: their shares are added per device and sample, since a device's own share is not in the file."""
     shares: dict[str, dict[str, float]] = {}
     seen: set[tuple[str, str]] = set()
-    time, clocked, last = 0.0, False, ""
+    time, last = 0.0, ""
+    clock = _Clock(reading)
     processes: set[str] = set()
 
     def hand_on() -> None:
@@ -127,9 +162,7 @@ def read_processes(reading: Reading) -> Iterator[None]:
             yield
         seen.add((device, process))
         last = device
-        when = _when(names, cells)
-        clocked = clocked or when is not None
-        time = when if when is not None else float(reading.samples)
+        time = clock.time(names, cells)
         reading.device(device)
         own = shares.setdefault(device, {})
         if process == "-":
@@ -143,7 +176,7 @@ def read_processes(reading: Reading) -> Iterator[None]:
                 if value is not None:
                     own[metric] = own.get(metric, 0.0) + value
     hand_on()
-    reading.clock = "epoch" if clocked else "assumed" if reading.samples else "none"
+    clock.finish()
     reading.facts["processes"] = str(len(processes))
     if processes:
         reading.remark("added_over_processes", f"shares of {len(processes)} processes are added; the device's own share is not in the file")

@@ -41,12 +41,15 @@ def read_xml(reading: Reading) -> Iterator[None]:
     """Each ``<nvidia_smi_log>`` of the file is one moment; a last one that is cut off is left out."""
     from xml.etree import ElementTree
 
-    rest = ""
-    for block in reading.source.blocks():
-        rest += block.decode("utf-8", "replace")
-        while (end := rest.find("</nvidia_smi_log>")) >= 0:
-            document, rest = rest[: end + 17], rest[end + 17 :]
-            document = document[document.find("<nvidia_smi_log") :]
+    rest: list[str] = []
+    for raw in reading.source.lines():
+        rest.append(raw.decode("utf-8", "replace"))
+        if b"</nvidia_smi_log>" not in raw:
+            continue
+        *documents, last = "\n".join(rest).split("</nvidia_smi_log>")
+        rest = [last]
+        for document in documents:
+            document = document[document.find("<nvidia_smi_log") :] + "</nvidia_smi_log>"
             try:
                 root = ElementTree.fromstring(document)
             except ElementTree.ParseError as error:
@@ -54,7 +57,7 @@ def read_xml(reading: Reading) -> Iterator[None]:
                 continue
             _moment(reading, _tree(root), [_tree(gpu) for gpu in root.findall("gpu")])
             yield
-    if "<nvidia_smi_log" in rest:
+    if any("<nvidia_smi_log" in line for line in rest):
         reading.remark("record_cut_off", "the last document is cut off and left out")
 
 
@@ -149,7 +152,9 @@ def _moment(reading: Reading, log: Tree, gpus: list[Tree]) -> None:
     when = seconds(log.get("timestamp"))
     time = when if when is not None else float(reading.samples)
     reading.clock = "epoch" if when is not None else "none"
-    reading.facts["driver"] = str(log.get("driver_version", ""))
+    driver = next((version for name in ("kmd_version", "driver_version") if re.match(r"\d", version := str(log.get(name) or ""))), "")
+    if driver:
+        reading.facts["driver"] = driver.split()[0]
     attached = str(log.get("attached_gpus", ""))
     if attached.isdigit() and int(attached) > len(gpus):
         reading.remark("devices_missing", f"{attached} GPUs are attached, the file describes {len(gpus)}")
@@ -167,8 +172,11 @@ def _gpu(reading: Reading, time: float, device: str, gpu: Tree) -> None:
     known.name = gpu.get("product_name") if isinstance(gpu.get("product_name"), str) else known.name
     mode = _at(gpu, "mig_mode/current_mig") or _at(gpu, "mig_mode/current")
     known.mig = known.mig or (mode or "").lower() == "enabled"
-    for metric, unit, paths in PLACES:
-        reading.put(time, device, "", metric, _first(gpu, paths, unit))
+    found = {metric: _first(gpu, paths, unit) for metric, unit, paths in PLACES}
+    if reading.is_artefact(device, found["gpu_kernel_active"], found["memory_used_bytes"]):
+        found["gpu_kernel_active"] = found["gpu_memory_active"] = None
+    for metric, value in found.items():
+        reading.put(time, device, "", metric, value)
     for group in ("clocks_event_reasons", "clocks_throttle_reasons"):
         flags: dict[str, float] = {}
         for name, word in (gpu.get(group) or {}).items() if isinstance(gpu.get(group), dict) else ():
@@ -187,8 +195,8 @@ def _gpu(reading: Reading, time: float, device: str, gpu: Tree) -> None:
         reading.device(name).part_of = device
         reading.device(name).name = "MIG slice"
         for metric in ("total", "used", "free"):
-            text = _at(part, f"fb_memory_usage/{metric}")
-            reading.put(time, name, "", f"memory_{metric}_bytes", amount(text, "MiB") if text else None)
+            places = (f"fb_memory_usage/{metric}", f"shared_fb_memory_usage/{metric}")  # the second where compute instances share a GPU instance
+            reading.put(time, name, "", f"memory_{metric}_bytes", _first(part, places, "MiB"))
 
 
 def _slices(gpu: Tree) -> list[Tree]:
@@ -224,8 +232,10 @@ def _ecc(reading: Reading, time: float, device: str, errors: Any) -> None:
 
 # -- the plain table --------------------------------------------------------------------------
 
-_FIRST = re.compile(r"^\|\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A)\s*\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)\s+\S+\s*\|\s*(\S+)\s*\|")
-_SECOND = re.compile(r"^\|\s*(\S+)\s+(\S+)\s+(P\d+|N/A)\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s+(\S.*?)\s*\|")
+_FIRST = re.compile(r"^\|\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM)\s*\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)\s+\S+\s*\|\s*(\S+)\s*\|")
+_SECOND = re.compile(
+    r"^\|\s*(\S+)\s+(\S+)\s+(P\d+|N/A|ERR!)\s+(\S+)\s*/\s*(\S+)\s*\|\s*(?:(\S+)\s*/\s*(\S+)|Not Supported|GPU is lost)\s*\|\s*(\S+)\s+(\S.*?)\s*\|"
+)
 _MIG = re.compile(r"^\|\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|")
 
 
@@ -235,7 +245,7 @@ def read_table(reading: Reading) -> Iterator[None]:
     seen: set[str] = set()
     for raw in reading.source.lines():
         line = raw.decode("utf-8", "replace").strip()
-        version = re.search(r"NVIDIA-SMI\s+([\d.]+).*?Driver Version:\s*([\d.]+)", line)
+        version = re.search(r"NVIDIA-SMI\s+([\d.]+).*?(?:Driver|KMD) Version:\s*([\d.]+)", line)
         if version:
             reading.version, reading.facts["driver"] = version[1], version[2]
         if re.match(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4}", line):
@@ -251,7 +261,10 @@ def read_table(reading: Reading) -> Iterator[None]:
             reading.put(time, device, "", "ecc_uncorrected", amount(first[5]))
         elif device and (second := _SECOND.match(line)):
             time = when if when is not None else float(reading.samples)
-            for metric, text, unit in (("temperature_c", second[2], ""), ("power_w", second[4], "W"), ("power_limit_w", second[5], "W"), ("memory_used_bytes", second[6], "MiB"), ("memory_total_bytes", second[7], "MiB"), ("gpu_kernel_active", second[8], "%")):  # fmt: skip
+            share, used = amount(second[8], "%"), amount(second[6] or "", "MiB")
+            reading.put(time, device, "", "gpu_kernel_active", None if reading.is_artefact(device, share, used) else share)
+            reading.put(time, device, "", "memory_used_bytes", used)
+            for metric, text, unit in (("temperature_c", second[2], ""), ("power_w", second[4], "W"), ("power_limit_w", second[5], "W"), ("memory_total_bytes", second[7] or "", "MiB")):  # fmt: skip
                 reading.put(time, device, "", metric, amount(text, unit))
         elif device and re.match(r"^\|\s+\|\s+\|\s+Enabled\s*\|", line):
             reading.device(device).mig = True

@@ -12,9 +12,9 @@ from typing import Any, Optional
 
 from neuronfit.adopt.monitors import json_stream
 from neuronfit.adopt.monitors.table import Reading
-from neuronfit.adopt.monitors.words import seconds, sentinel
+from neuronfit.adopt.monitors.words import number, seconds, sentinel
 
-__all__ = ["read", "read_answer", "recognise"]
+__all__ = ["read", "read_answer", "read_grafana", "recognise"]
 
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*(?:#.*)?$")
 _LABEL = re.compile(r'([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -65,16 +65,29 @@ THROTTLE = {
 
 
 def recognise(head: bytes) -> Optional[str]:
-    """``neuron_prometheus``, ``dcgm_prometheus``, ``gpu_exporter_prometheus`` or ``prometheus_answer``."""
+    """``neuron_prometheus``, ``dcgm_prometheus``, ``gpu_exporter_prometheus``, ``prometheus_answer`` or ``grafana_csv``."""
     text = head.decode("utf-8", "replace")
-    if text.lstrip()[:1] == "{" and '"resultType"' in text and re.search(r'"__name__"\s*:\s*"(DCGM_|neuroncore_|nvidia_)', text):
+    if _grafana_header(text.split("\n")[:3]):
+        return "grafana_csv"
+    if (
+        text.lstrip()[:1] == "{"
+        and ('"resultType"' in text or '"timestamps"' in text)
+        and re.search(r'"__name__"\s*:\s*"(DCGM_|neuroncore_|nvidia_)', text)
+    ):
         return "prometheus_answer"
     for line in text.split("\n"):
+        line = _name_first(line.strip())
         found = _OURS.match(line)
-        if found and _LINE.match(line.rstrip("\r")):
+        if found and _LINE.match(line):
             name = found[1].lower()
             return "dcgm_prometheus" if name == "dcgm_" else "gpu_exporter_prometheus" if name.startswith("nvidia") else "neuron_prometheus"
     return None
+
+
+def _name_first(line: str) -> str:
+    """`promtool tsdb dump` puts a series' name among its labels."""
+    found = re.match(r'\{(.*?)__name__="([^"]*)",?\s*(.*)$', line)
+    return f"{found[2]}{{{found[1]}{found[3]}" if found else line
 
 
 def read(reading: Reading) -> Iterator[None]:
@@ -82,10 +95,8 @@ def read(reading: Reading) -> Iterator[None]:
     scrape = _Scrapes(reading)
     line = ""
     for raw in reading.source.lines():
-        line = raw.decode("utf-8", "replace").rstrip("\r")
-        if not line.strip():
-            continue
-        if line[0] == "#":
+        line = _name_first(raw.decode("utf-8", "replace").strip())
+        if not line or line[0] == "#":
             continue
         found = _LINE.match(line)
         if found is None:
@@ -104,21 +115,21 @@ def read(reading: Reading) -> Iterator[None]:
 
 
 def read_answer(reading: Reading) -> Iterator[None]:
-    """The answer of Prometheus's query API: a vector (one value a series) or a matrix (many)."""
-    import json
-
-    try:
-        answer = json.loads(reading.source.text())
-    except ValueError:
-        answer = json_stream.complete(reading.source.head) or {}
-        reading.remark("record_cut_off", "the answer is cut off")
+    """The answer of Prometheus's query API: a vector (one value a series) or a matrix (many); or VictoriaMetrics' export, one series a line."""
     scrape = _Scrapes(reading)
     points: list[tuple[float, str, dict[str, str], str]] = []
-    for series in ((answer.get("data") or {}).get("result")) or []:
-        labels = dict(series.get("metric") or {})
+    for series in _series(reading):
+        labels = {name: str(value) for name, value in (series.get("metric") or {}).items()}
         name = labels.pop("__name__", "")
-        for pair in series.get("values") or ([series["value"]] if series.get("value") else []):
-            points.append((float(pair[0]), name, labels, str(pair[1])))
+        if isinstance(series.get("timestamps"), list):
+            pairs = list(zip(series["timestamps"], series.get("values") or []))
+        else:
+            pairs = series.get("values") or ([series["value"]] if series.get("value") else [])
+        for pair in pairs:
+            try:
+                points.append((seconds(pair[0]) or float(pair[0]), name, labels, str(pair[1])))
+            except (TypeError, ValueError, LookupError):
+                reading.remark("record_cut_off", f"a point of {name or 'a series'} is no pair of a time and a value, and is left out")
     for stamp, name, labels, text in sorted(points, key=lambda point: point[0]):
         try:
             scrape.named(name, labels, float(text), stamp)
@@ -126,6 +137,68 @@ def read_answer(reading: Reading) -> Iterator[None]:
             continue
         yield
     scrape.finish()
+
+
+def _grafana_header(lines: list[str]) -> list[str]:
+    """The cells of a header that Grafana wrote, where its columns name series of ours; else none."""
+    import csv
+
+    for line in lines:
+        if re.match(r'^"?Time"?[,;\t]', line):
+            cells = next(csv.reader([line.strip()], delimiter=max(";\t,", key=re.sub(r"\{.*?\}", "", line).count)), [])
+            return cells if any(_OURS.match(cell.strip()) for cell in cells[1:]) else []
+    return []
+
+
+def read_grafana(reading: Reading) -> Iterator[None]:
+    """A panel's data as CSV: a time, and a column for each series under the name that Prometheus gives it. What has no number is absent."""
+    import csv
+
+    scrape = _Scrapes(reading)
+    series: list[tuple[str, dict[str, str]]] = []
+    delimiter = ","
+    for raw in reading.source.lines():
+        line = raw.decode("utf-8", "replace").strip()
+        if not line or line.startswith("sep="):
+            continue
+        if not series:
+            header = _grafana_header([line])
+            if header:
+                delimiter = max(";\t,", key=re.sub(r"\{.*?\}", "", line).count)
+                series = [(cell.strip().split("{")[0], dict(_LABEL.findall(cell.partition("{")[2]))) for cell in header[1:]]
+            continue
+        cells = next(csv.reader([line], delimiter=delimiter), [])
+        when = seconds(cells[0]) if cells else None
+        if when is None or len(cells) <= len(series):
+            reading.remark("record_cut_off", f"a row has no time or too few cells and is left out: {line[:60]}")
+            continue
+        for (name, labels), cell in zip(series, cells[1:]):
+            value = number(cell)
+            if value is not None and name:
+                percent = name.lower().startswith("neuroncore_utilization_ratio") and cell.strip().endswith("%")
+                scrape.named(name, labels, value * 0.01 if percent else value, when)
+        yield
+    scrape.finish()
+
+
+def _series(reading: Reading) -> list[dict[str, Any]]:
+    import json
+
+    text = reading.source.text()
+    try:
+        answers = [json.loads(text)]
+    except ValueError:
+        answers = []
+        for value, _, whole in json_stream.values((line.encode("utf-8") for line in text.split("\n")), json_stream.loader()):
+            if not whole:
+                reading.remark("record_cut_off", "the answer is cut off")
+            answers.append(value)
+    found: list[dict[str, Any]] = []
+    for answer in answers:
+        if isinstance(answer, dict):
+            data = answer.get("data")
+            found += (data.get("result") or []) if isinstance(data, dict) else [answer] if "metric" in answer else []
+    return [series for series in found if isinstance(series, dict)]
 
 
 class _Scrapes:
@@ -141,6 +214,7 @@ class _Scrapes:
         self.sums: dict[tuple[str, str], float] = {}
         self.profiled: dict[str, float] = {}
         self.held: list[tuple[str, str, float]] = []
+        self.masks: dict[str, float] = {}
 
     def sample(self, name: str, labels: str, value: float, stamp: Optional[float]) -> None:
         series = (name, labels)
@@ -202,9 +276,16 @@ class _Scrapes:
         if version:
             self.reading.facts["driver"] = version
         field = re.sub(r"^DCGM_(?:FI_)?(?:DEV_|PROF_)?", "", name.upper())
+        if not labels and self.reading.devices:
+            if field in DCGM:
+                self.reading.remark("record_cut_off", f"{name} has no labels: of which GPU it is cannot be told, and it is left out")
+            return
         device = self._gpu(labels)
         if field in ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS"):
-            _reasons(self.reading, self.time, device, value)
+            self.masks[device] = value
+            return
+        if field == "EXP_XID_ERRORS_COUNT" and value > 0:
+            self.held.append((device, "xid_error", number(labels.get("xid", "")) or value))
             return
         if field not in DCGM or not self._once(device, DCGM[field][0]):
             return
@@ -238,7 +319,10 @@ class _Scrapes:
                 self._most(device, metric, value)
             return
         if field == "clocks_event_reasons_active" or field == "clocks_throttle_reasons_active":
-            _reasons(self.reading, self.time, device, value)
+            self.masks[device] = value
+            return
+        if field == "mig_mode_current":
+            self.reading.device(device).mig = self.reading.device(device).mig or value == 1
             return
         metric = SMI.get(field)
         if metric is None or not self._once(device, metric):
@@ -252,7 +336,9 @@ class _Scrapes:
 
     def _neuron(self, name: str, labels: dict[str, str], value: float) -> None:
         core = labels.get("neuroncore") or labels.get("neuron_core") or labels.get("NeuronCore")
-        if name == "neuroncore_utilization_ratio" and core is not None:
+        if name == "neuron_hardware_info":
+            self._hardware(labels)
+        elif name == "neuroncore_utilization_ratio" and core is not None:
             self._add(core, "neuroncore_utilization", value)
         elif name in ("neuroncore_flops", "neuroncore_effective_flops") and core is not None:
             self._add(core, "achieved_flop_per_s", value)
@@ -275,6 +361,17 @@ class _Scrapes:
             kind = labels.get("event_type") or name
             self._add(f"d{labels.get('neuron_device_index', '?')}", "ecc_uncorrected" if "uncorrected" in kind else "ecc_corrected", value)
 
+    def _hardware(self, labels: dict[str, str]) -> None:
+        """Devices, their cores and memory, which stand in the labels of a series whose value is 1."""
+        reading = self.reading
+        count, each = number(labels.get("neuron_device_count", "")), number(labels.get("neuroncore_per_device_count", ""))
+        reading.device_count = int(count) if count else reading.device_count
+        reading.cores_per_device = int(each) if each else reading.cores_per_device
+        for index in range(reading.device_count or 0):
+            device = reading.device(str(index))
+            device.name = labels.get("neuron_device_type") or device.name
+            device.cores, device.memory_bytes = reading.cores_per_device, number(labels.get("neuron_device_memory_size", "")) or device.memory_bytes
+
     def _add(self, place: str, metric: str, value: float) -> None:
         self.sums[place, metric] = self.sums.get((place, metric), 0.0) + value
 
@@ -286,6 +383,16 @@ class _Scrapes:
     def _end_of_scrape(self) -> None:
         reading = self.reading
         self._profiling_stopped()
+        now = {(device, metric): value for device, metric, value in self.held}
+        artefacts = {
+            device
+            for device in {row[0] for row in self.held}
+            if reading.is_artefact(device, now.get((device, "gpu_kernel_active")), now.get((device, "memory_used_bytes")))
+        }
+        self.held = [row for row in self.held if row[0] not in artefacts or row[1] not in ("gpu_kernel_active", "gpu_memory_active")]
+        for device, mask in self.masks.items():
+            if not any(place == device and metric in THROTTLE.values() for place, metric in self.sums):  # the same in single series
+                _reasons(reading, self.time, device, mask)
         for device, metric, value in self.held:
             reading.put(self.time, device, "", metric, value)
         for (place, metric), value in list(self.sums.items()):
@@ -315,7 +422,7 @@ class _Scrapes:
         self.number += 1
         if not self.stamped:
             self.time = float(self.number - 1)
-        self.seen.clear(), self.taken.clear(), self.sums.clear(), self.held.clear(), self.profiled.clear()
+        self.seen.clear(), self.taken.clear(), self.sums.clear(), self.held.clear(), self.profiled.clear(), self.masks.clear()
 
     def _device_of(self, core: str) -> str:
         reading = self.reading

@@ -12,8 +12,9 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Union
+from typing import Any, BinaryIO, Optional, Union
 
+from neuronfit.adopt.monitors.carried import Carrier
 from neuronfit.errors import BadInput
 
 __all__ = ["HEAD", "Source", "plain_head"]
@@ -59,6 +60,8 @@ class Source:
         self._done = False
         self.cut_off = False
         """the compressed stream ended early"""
+        self.carrier: Optional[Carrier] = None
+        """what is taken off each line, once somebody says so"""
         self._hashed = _Hashed(start, self._file, hashed)
         stream: BinaryIO = io.BufferedReader(self._hashed, BLOCK)
         self._stream: BinaryIO = stream
@@ -111,7 +114,16 @@ class Source:
         return b"".join(out)
 
     def lines(self) -> Iterator[bytes]:
-        """Lines without their end; the last one also where it has none. A line beyond 64 MiB is cut into pieces."""
+        """Lines without their end and without what carried them; the last one also where it has no end. A line beyond 64 MiB is cut into pieces."""
+        if self.carrier is None:
+            return self._lines()
+        return map(self.carrier.line, self._lines())
+
+    def stamp(self) -> Optional[float]:
+        """Seconds since 1970 that stood before the last line, put there by what carried it; ``None`` where there are none."""
+        return self.carrier.seconds() if self.carrier is not None else None
+
+    def _lines(self) -> Iterator[bytes]:
         rest = b""
         for block in self.blocks():
             parts = (rest + block if rest else block).split(b"\n")
@@ -126,7 +138,7 @@ class Source:
     def text(self, limit: int = 256 << 20) -> str:
         """All of it, for the formats that are one screen or one document."""
         parts, size = [], 0
-        for block in self.blocks():
+        for block in self.blocks() if self.carrier is None else (line + b"\n" for line in self.lines()):
             parts.append(block)
             size += len(block)
             if size > limit:

@@ -35,6 +35,9 @@ EXPECTED = {
 }
 """What one would want to know -> metrics that tell."""
 
+_ODD = 0.05
+"""Share of a series' values that may be impossible before nothing is said of it: those that are left are not a fair sample. Half, of fewer than 20."""
+
 _COMPLETE = 0.5
 """Share of the cores that must have been seen for an average over all of them."""
 
@@ -128,6 +131,8 @@ class Summary:
         parts = [f"{what}, {self.samples} {'sample' if self.samples == 1 else 'samples'}{span}"]
         if self.busy_mean.known and self.busy_metric:
             busy = WORDS.get(self.busy_metric, "busy {} of the time").format(_percent(self.busy_mean.value))
+            if self.busy_mean.high is not None and self.busy_mean.high > (self.busy_mean.value or 0) + 0.0005:
+                busy += f", up to {_percent(self.busy_mean.high)} if what was not recorded was busy"
             only = whole[0] if len(whole) == 1 else None
             if only is not None and only.busy_p95.known and only.idle.known:
                 busy += f" (p95 {_percent(only.busy_p95.value)}, idle in {_percent(only.idle.value)} of the samples)"
@@ -153,7 +158,8 @@ class _Builder:
             reading.cores_per_device = reading.cores_per_device or self.known.cores_per_device
             reading.device_count = reading.device_count or self.known.devices
         self._place_cores()
-        self.in_use_only = reading.format == "neuron_monitor" and "record_cut_off" not in reading.remarks
+        seen = {key.core for key in series if key.metric == "neuroncore_utilization"}
+        self.in_use_only = reading.format == "neuron_monitor" and "record_cut_off" not in reading.remarks and reading.unknown_cores <= seen
 
     def _place_cores(self) -> None:
         """Cores whose device was not known while reading, now that the instance type is."""
@@ -212,6 +218,11 @@ class _Builder:
             }
         if "not_a_mean" in self.reading.remarks:
             why = self.reading.remarks["not_a_mean"].because
+            return {"busy_metric": busy.key.metric, **{name: absent("fraction", why) for name in ("busy_mean", "busy_median", "busy_p95", "idle")}}
+        odd = self.reading.odd.get((device, busy.key.metric), 0)
+        every = busy.count + odd
+        if odd > (_ODD if every >= 20 else 0.5) * every:
+            why = f"{odd} of {every} values are impossible, so the others are no fair sample"
             return {"busy_metric": busy.key.metric, **{name: absent("fraction", why) for name in ("busy_mean", "busy_median", "busy_p95", "idle")}}
         few = f"{busy.count} {'sample' if busy.count == 1 else 'samples'}"
         spread = busy.count >= 5
@@ -369,7 +380,7 @@ class _Builder:
             cores = [part.busy_mean for part in parts if part.core is not None and part.busy_mean.known]
             if cores:
                 return kind, _over_cores(cores, expected * self.reading.cores_per_device, self.grade, self.in_use_only)[0]
-        if not given and "not_a_mean" in self.reading.remarks:
+        if not given and ("not_a_mean" in self.reading.remarks or len(devices) == expected == 1):
             return kind, devices[0].busy_mean
         if not given or len(given) < expected:
             return kind, absent("fraction", f"{len(given)} of {expected} devices have a number")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 if TYPE_CHECKING:
     from neuronfit.adopt.monitors.source import Source
 
-__all__ = ["BUSY", "Batch", "Device", "Key", "MONITORED", "Monitored", "Reading", "Remark", "WORK"]
+__all__ = ["BUSY", "Batch", "Device", "Key", "MONITORED", "Monitored", "NO_CONTEXT_BYTES", "Reading", "Remark", "WORK"]
 
 
 class Monitored(NamedTuple):
@@ -86,6 +86,9 @@ _MOST = {name: 1.0 if entry.kind == "share" else 1.7e308 for name, entry in MONI
 
 BUSY = ("neuroncore_utilization", "gpu_kernel_active", "gpu_engine_active", "gpu_sm_active")
 """What a device's busyness is read from, the first that was recorded."""
+
+NO_CONTEXT_BYTES = 16 * 2**20
+"""No process can hold a CUDA context in less; 100 % busy with less in use is a freshly loaded driver's first reading."""
 
 WORK = ("achieved_flop_per_s", "gpu_tensor_active")
 """What can be set beside the other vendor: achieved FLOP/s, and the share of cycles of the tensor pipe."""
@@ -160,7 +163,7 @@ class Reading:
     tool: str
     version: Optional[str] = None
     clock: str = "none"
-    """``epoch``, ``periods`` (times are sums of the periods that samples cover), ``assumed`` or ``none``"""
+    """``epoch``, ``periods`` (times are sums of the periods that samples cover), ``of_day`` (times without a date), ``assumed`` or ``none``"""
     instance_type: Optional[str] = None
     devices: dict[str, Device] = field(default_factory=dict)
     remarks: dict[str, Remark] = field(default_factory=dict)
@@ -171,6 +174,10 @@ class Reading:
     device_count: Optional[int] = None
     columns: tuple[str, ...] = ()
     """the fields of the query, where a CSV has no header and somebody said them"""
+    unknown_cores: set[str] = field(default_factory=set)
+    """cores that a process was listed to hold, without a number of their use"""
+    odd: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(device, metric) -> values that were left out as impossible"""
     _index: dict[Key, int] = field(default_factory=dict)
     _batch: Optional[Batch] = None
     _full: list[Batch] = field(default_factory=list)
@@ -213,6 +220,16 @@ class Reading:
         batch.time.append(time)
         batch.value.append(value)
 
+    def is_artefact(self, device: str, share: Optional[float], used_bytes: Optional[float]) -> bool:
+        """Whether a GPU says that it is busy all the time with less memory in use than a process needs: such a reading is left out."""
+        if share is None or used_bytes is None or share < 0.99 or used_bytes >= NO_CONTEXT_BYTES:
+            return False
+        self.remark(
+            "busy_without_memory",
+            f"device {device} says {share:.0%} busy with {used_bytes / 2**20:.0f} MiB in use: no process fits in that, the reading is left out",
+        )
+        return True
+
     def _odd(self, value: float, device: str, metric: str) -> Optional[float]:
         """A value outside its range: absent, or a share that rounding has lifted above 1."""
         if not math.isfinite(value):
@@ -221,6 +238,7 @@ class Reading:
             return value
         if 1 < value <= 1.02:
             return 1.0
+        self.odd[device, metric] = self.odd.get((device, metric), 0) + 1
         why = "a share is at most 1" if value > 1 else "it cannot be negative"
         self.remark("impossible_value", f"{metric} of {f'device {device}' if device else 'the host'} is {value:.3g}, {why}; it is left out")
         return None
