@@ -729,8 +729,9 @@ def test_wrong_options_are_refused(tmp_path):
     assert "ms" in refused(tmp_path, PLAIN, time_unit="minutes")
     with pytest.raises(BadInput, match="No such file"):
         traffic.open_trace(tmp_path / "none.csv")
-    with pytest.raises(BadInput, match="folder"):
-        traffic.open_trace(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="no file of a trace"):
+        traffic.open_trace(tmp_path / "empty")
 
 
 def test_one_request_has_no_rate(tmp_path):

@@ -25,7 +25,7 @@ from neuronfit.cli.common import as_json_option, group, params_path, print_json
 def traffic(file: Path, as_json: bool, **options: Optional[str]) -> int:
     """What a FILE of recorded traffic says: rates, bursts, lengths, and what it cannot say.
 
-    CSV, Parquet, JSON lines, access logs and metric exports, also gzipped. Texts, addresses and secrets in it are never
+    CSV, Parquet, JSON lines, access logs, spans and metric exports, also packed; a folder or a pattern is several files. Texts, addresses and secrets in it are never
     kept or shown. Exit status: 0 read, 2 no trace, 3 it has no rate.
     """
     from neuronfit import traffic as files

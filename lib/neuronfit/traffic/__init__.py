@@ -10,7 +10,14 @@
 ===============  ===========================================================================
 ``columns``      what a column holds, by its name
 ``times``        how times are written
+``files``        several files, folders, packed files
 ``layout``       what a file is, by its first bytes
+``server_logs``  lines of proxies
+``spans``        OpenTelemetry
+``series``       tables of dashboards, a number per period
+``strangers``    what is no traffic, named
+``clocks``       the hour that comes twice
+``quoted``       access logs, parted at their quotes
 ``reading``      the file, read once by DuckDB in bounded memory
 ``metrics``      counts per period: CloudWatch, Prometheus, tables
 ``summary``      the numbers

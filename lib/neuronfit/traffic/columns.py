@@ -27,6 +27,8 @@ ROLES: dict[str, tuple[str, ...]] = {
             "receivedat",
             "startutc",
             "startlocal",
+            "begintimeseconds",
+            "begintime",
             "starttimeunixnano",
         ),
         *("requestreceivedat", "submittedat", "submittime", "submissiontime", "starttime", "startedat", "starttimestamp", "startts", "start"),
@@ -48,6 +50,8 @@ ROLES: dict[str, tuple[str, ...]] = {
             "timestamputc",
             "timeutc",
             "inferencetime",
+            "timegenerated",
+            "timegeneratedutc",
             "zeitstempel",
             "zeitpunkt",
             "zeit",
@@ -76,6 +80,8 @@ ROLES: dict[str, tuple[str, ...]] = {
         "timeiso8601",
         "msec",
         "endtime",
+        "endtimestamp",
+        "endtimeseconds",
         "endedat",
         "end",
         "finishedat",
@@ -110,6 +116,13 @@ ROLES: dict[str, tuple[str, ...]] = {
             "tokens",
             "eingabetokens",
             "eingabetoken",
+            "inputtokennum",
+            "inputtokensnum",
+            "prompttokennum",
+            "usagedetailsinput",
+            "usageinput",
+            "llmtokencountprompt",
+            "attributesllmtokencountprompt",
         ),
     ),
     "output": (
@@ -124,6 +137,13 @@ ROLES: dict[str, tuple[str, ...]] = {
             "responselength",
             "ausgabetokens",
             "ausgabetoken",
+            "outputtokennum",
+            "outputtokensnum",
+            "completiontokennum",
+            "usagedetailsoutput",
+            "usageoutput",
+            "llmtokencountcompletion",
+            "attributesllmtokencountcompletion",
         ),
     ),
     "status": ("status", "statuscode", "httpstatus", "responsecode", "httpstatuscode", "responsestatus", "elbstatuscode", "scstatus", "returncode"),
@@ -162,7 +182,7 @@ LATENCY_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}
 
 PRIVATE = re.compile(
     r"authori[sz]ation|api[_-]?key|token$|secret|password|passwd|cookie|credential|session|e-?mail|user(?![_-]?agent)|phone|remote_?addr|client_?ip|"
-    r"^ip$|prompt$|messages?$|(?:request|response)_?body|^body$|completion$|^content$|^query$|answer$|^text$|^input$|^output$|^response$",
+    r"^ip$|prompt$|@?messages?$|^log$|^line$|^data$|(?:request|response)_?body|^body$|completion$|^content$|^query$|answer$|^text$|^input$|^output$|^response$",
     re.IGNORECASE,
 )
 """Names of columns that hold secrets, texts of people, or people."""
@@ -186,13 +206,15 @@ def assign(names: Iterable[str], usable: Optional[Mapping[str, frozenset[str]]] 
         free = [entry for entry in ranked if entry[2] not in found.values()]
         if free:
             found[role] = min(free, key=lambda entry: entry[:2])[2]
+    if plain(found.get("output", "").rpartition(".")[2]) == "responselength" and {"method", "path", "request", "status"} & set(found):
+        del found["output"]  # a gateway's responseLength is in bytes
     return found
 
 
 def _forms(name: str) -> tuple[str, ...]:
     """The whole path, its last part, and that without a prefix of a name space (``vllm:request_success_total``)."""
     last = name.rpartition(".")[2]
-    bare = re.sub(r"\s*\(.*\)$|[_ .-](?:ns|us|ms|s|sec|seconds|utc)$", "", last, flags=re.IGNORECASE)
+    bare = re.sub(r"\s*[(\[].*[)\]]$|[_ .-](?:ns|us|ms|s|sec|seconds|utc)$", "", last, flags=re.IGNORECASE)
     return tuple(dict.fromkeys((plain(name), plain(last), plain(last.rpartition(":")[2]), plain(bare))))
 
 

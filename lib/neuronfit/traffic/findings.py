@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 from zoneinfo import ZoneInfo
 
 from neuronfit.record import Finding, Severity
@@ -19,11 +19,15 @@ __all__ = ["MEANINGS", "findings"]
 MEANINGS: dict[str, str] = {
     "trace_rows_unreadable": "rows without a readable time (or number) were left out",
     "trace_health_checks": "requests of load balancers that ask whether a server lives were left out",
+    "trace_spans": "spans that are parts of a request, and no request themselves, were left out",
     "trace_duplicates": "rows agree in every field; left out where that cannot be chance, kept where times are whole seconds",
     "trace_unsorted": "rows are not in the order of their times; they were sorted",
     "trace_outliers": "a few times lie far from all others and were left out",
     "trace_gap": "for a long time no request is recorded: nothing came, or nothing was written",
     "trace_zone_unknown": "times have no zone; taken as UTC",
+    "trace_future": "times lie in the future",
+    "trace_serial_days": "times are days since 1900, as a spreadsheet writes them",
+    "trace_sampled": "the file may hold a share of the requests only",
     "trace_zone_mixed": "some times have a zone and some have none",
     "trace_offset_changes": "the written offset from UTC changes; all were converted",
     "trace_clock_change": "the clock was set forward or back inside the trace",
@@ -83,7 +87,10 @@ def _rows(trace: "Trace", said: TraceSummary) -> list[Finding]:
         because = f"{trace.unreadable:,} of {trace.rows:,} rows ({share:.2%}) have no readable time or number and are left out"
         look = "look at the file if they are many"
         found.append(_warn("trace_rows_unreadable", because, look) if share > 0.001 else _note("trace_rows_unreadable", because, look))
-    if trace.health_checks:
+    if trace.health_checks and trace.layout.kept:
+        because = f"{trace.health_checks:,} of {trace.rows:,} spans are not {trace.layout.kept_title} and are left out"
+        found.append(_note("trace_spans", because, "spans are often sampled: compare the number with that of an access log"))
+    elif trace.health_checks:
         because = f"{trace.health_checks:,} of {trace.rows:,} rows are health checks of a load balancer and are left out"
         found.append(_note("trace_health_checks", because))
     if trace.duplicates and trace.dropped_duplicates:
@@ -100,6 +107,9 @@ def _rows(trace: "Trace", said: TraceSummary) -> list[Finding]:
     if trace.not_asked_for:
         because = f"{trace.not_asked_for:,} requests are not {said.only} and are left out; {said.requests:,} remain"
         found.append(_note("trace_only", because))
+    if any(name.startswith("captureData.") for name in trace.layout.named.values()) or "captureData" in trace.layout.names:
+        because = "data capture keeps the share of requests that InitialSamplingPercentage says; the rate is that of what was kept"
+        found.append(_warn("trace_sampled", because, "divide by that share, or take Invocations from CloudWatch"))
     if trace.notes.get("partial"):
         because = f"the export is not complete ({trace.notes['partial']})"
         found.append(_warn("trace_partial", because, "get the remaining pages and join them"))
@@ -141,6 +151,13 @@ def _time(trace: "Trace", said: TraceSummary) -> list[Finding]:
         shown = ", ".join(f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}" for offset in offsets[:6])
         found.append(_note("trace_offset_changes", f"times are written with the offsets {shown}; all were converted to UTC"))
     found += _clock_changes(trace, said)
+    now = datetime.now(timezone.utc)
+    if trace.dated and said.end and (datetime.fromisoformat(said.end) - now) > timedelta(days=1):
+        because = f"the last time is {said.end}, and today is {now.date()}: the clock of the server was wrong, or the times are read wrongly"
+        found.append(_warn("trace_future", because, "look at the times; time_column and timezone say how to read them"))
+    if any(form.kind == "serial" for form in trace.layout.forms):
+        because = f"the numbers in {trace.layout.named.get('time')} are read as days since 1900, as a spreadsheet writes times"
+        found.append(_warn("trace_serial_days", because, "if they count seconds from the start: time_unit: s"))
     sizes = {name: count for name, count in trace.rows_of_unit.items() if count}
     if len(sizes) > 1:
         because = f"numbers of different size stand in one column ({', '.join(f'{count:,} in {name}' for name, count in sorted(sizes.items()))})"
@@ -175,11 +192,13 @@ def _clock_changes(trace: "Trace", said: TraceSummary) -> list[Finding]:
         if before is not None and offset is not None and offset != before:
             changes.append((start.astimezone(zone) + timedelta(hours=hour), offset > before))
         before = offset
+    told = "; the rows are in order, so the two hours of the same name were told apart"
+    if not trace.notes.get("second_hours"):
+        told = "; without offsets the repeated hour cannot be told apart and is taken as one of the two"
     return [
         _note(
             "trace_clock_change",
-            f"the clock of {trace.timezone} is set {'forward' if forward else 'back'} on {when.date()}"
-            + ("" if forward else "; without offsets the repeated hour cannot be told apart and is taken as one of the two"),
+            f"the clock of {trace.timezone} is set {'forward' if forward else 'back'} on {when.date()}" + ("" if forward else told),
         )
         for when, forward in changes[:4]
     ]
@@ -248,11 +267,7 @@ def _span(seconds: float) -> str:
 
 
 def _constant(trace: "Trace", said: TraceSummary) -> list[Finding]:
-    low, high, middle = (
-        trace.one("SELECT min(g), max(g), avg(g) FROM (SELECT t - lag(t) OVER (ORDER BY t) AS g FROM rows) WHERE g IS NOT NULL")
-        if said.requests <= 2_000_000
-        else _gaps(trace)
-    )
+    low, high, middle = trace.gaps["least"], trace.gaps["most"], trace.gaps["mean"]
     if said.requests < 10 or not middle or (high - low) > 0.01 * middle:
         return []
     evenly = [
@@ -261,11 +276,6 @@ def _constant(trace: "Trace", said: TraceSummary) -> list[Finding]:
     also = f", and the {' and '.join(evenly)} lengths spread evenly between their ends, as a random generator does" if evenly else ""
     because = f"every gap is {middle / 1e6:g} s{also}: generated, not production traffic"
     return [_warn("trace_synthetic", because, "give a recorded trace; its rate and bursts say nothing about users")]
-
-
-def _gaps(trace: "Trace") -> tuple[Any, Any, Any]:
-    """Of a table that is sorted already, without sorting again."""
-    return trace.one("SELECT min(g), max(g), avg(g) FROM (SELECT t - lag(t) OVER () AS g FROM rows) WHERE g IS NOT NULL")
 
 
 def _uniform(lengths: TokenLengths, number: int) -> bool:
@@ -289,6 +299,8 @@ def _gap(trace: "Trace", said: TraceSummary) -> list[Finding]:
         limit = 1.5 * step
         query = "SELECT t, t - lag(t) OVER (ORDER BY t) AS g FROM counts"
     else:
+        if trace.gaps["most"] <= limit * 1e6:
+            return []
         query = "SELECT t, t - lag(t) OVER () AS g FROM rows"
     number, total, longest, at = trace.one(f"SELECT count(*), sum(g), max(g), arg_max(t - g, g) FROM ({query}) WHERE g > {limit * 1e6}")
     if not number:
@@ -322,11 +334,12 @@ def _lengths(trace: "Trace", said: TraceSummary) -> list[Finding]:
     for name, lengths, column in (("input", said.input_tokens, "i"), ("output", said.output_tokens, "o")):
         if lengths is None:
             continue
-        missing = trace.one(f"SELECT count(*) FROM rows WHERE {column} IS NULL OR {column} < 0")[0]
+        counted = trace.lengths[column]
+        missing = said.requests - sum(count for _, count in counted)
         if missing:
             found.append(_warn("trace_lengths_missing", f"{missing:,} of {said.requests:,} rows have no number of {name} tokens, or one below 0"))
-        top = trace.one(f"SELECT count(*) FROM rows WHERE {column} >= {math.floor(lengths.maximum * 0.999)}")[0]
-        exact = trace.one(f"SELECT count(*) FROM rows WHERE {column} = {lengths.maximum}")[0]
+        top = sum(count for tokens, count in counted if tokens >= math.floor(lengths.maximum * 0.999))
+        exact = counted[-1][1]
         limit = (top >= 10 and top > 0.002 * said.requests) or (exact >= 5 and _round(lengths.maximum))
         if limit and lengths.maximum >= 64 and lengths.quantiles["p50"] < 0.9 * lengths.maximum:
             top = top if top > 0.002 * said.requests else exact

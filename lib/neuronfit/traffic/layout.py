@@ -7,23 +7,18 @@ relation of texts. Nothing here reads more than the head.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Optional
 
 from neuronfit.errors import BadInput, nearest
-from neuronfit.traffic import columns, server_logs, strangers, times
+from neuronfit.traffic import columns, quoted, series, server_logs, spans, strangers, times
+from neuronfit.traffic.files import HEAD
 
-__all__ = ["ACCESS_LINE", "FORMATS", "HEAD", "Layout", "head_of", "layout_of", "recognise"]
-
-HEAD = 1 << 20
-"""Bytes that are looked at."""
+__all__ = ["ACCESS_LINE", "FORMATS", "Layout", "layout_of", "recognise"]
 
 FORMATS: dict[str, str] = {
     "azure_llm": "Azure LLM inference trace (TIMESTAMP, ContextTokens, GeneratedTokens)",
@@ -37,6 +32,9 @@ FORMATS: dict[str, str] = {
     "envoy": "access log of Envoy or Istio",
     "haproxy": "HTTP log of HAProxy",
     "s3": "server access log of Amazon S3",
+    "squid": "access log of Squid",
+    "app_log": "log of an application, with a date in front of each request",
+    "otlp": "OpenTelemetry spans (OTLP JSON)",
     "cloudwatch": "CloudWatch metric",
     "prometheus": "Prometheus query result",
     "csv": "CSV",
@@ -49,7 +47,7 @@ FORMATS: dict[str, str] = {
 _ACCESS = re.compile(r'^(?:\S+ ){2,4}?.*?\[\d\d?/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?\] "')
 _ALB = re.compile(r"^(?:https?|h2|grpcs?|wss?) \d{4}-\d\d-\d\dT\S+ \S+ \S+ \S+ -?[\d.]+ -?[\d.]+ -?[\d.]+ ")
 _ELB = re.compile(r"^\d{4}-\d\d-\d\dT\S+Z \S+ \S+:\d+ \S+ -?[\d.]+ -?[\d.]+ -?[\d.]+ (?:\d+|-) (?:\d+|-) \d+ \d+ \"")
-ACCESS_LINE = r'^[^\[]*\[([^\]]*)\] "(\S+) ([^ ?"\\]*)(?:[ ?\\](?:[^"\\]|\\.)*)?" (\d\d\d)'
+ACCESS_LINE = r'^[^\[]*\[([^\]]*)\] "(\S+) ([^ ?"\\]*)(?:(?:[ ?]|\\.)(?:[^"\\]|\\.)*)?" (\d\d\d)'
 """Time, method, path and status of a usual line. RE2 takes it in one pass, which a looser one costs three times."""
 
 _PLACEHOLDER = re.compile(
@@ -77,6 +75,10 @@ class Layout:
     expression: str = ACCESS_LINE
     groups: str = "dmps"
     """of lines: what takes the parts out of one, and their names"""
+    parts: int = 0
+    """of an access log: the parts between the quotes of its usual lines; 0 where they are not usual"""
+    agents: tuple[int, ...] = ()
+    """those of them in which clients name themselves"""
     time_factor: float = 1.0
     """seconds per unit of a time without a date"""
     delimiter: str = ","
@@ -84,46 +86,34 @@ class Layout:
     escape: str = '"'
     skip: int = 0
     header: bool = True
-    gzipped: bool = False
     encoding: str = "utf-8"
     private: tuple[str, ...] = ()
     guessed: bool = False
     """there are no names, so the columns were told apart by their values"""
     series: tuple[str, ...] = ()
     """of counts: further columns that tell series apart"""
+    whole: frozenset[str] = frozenset()
+    """roles of tokens whose values are plain whole numbers, as far as looked at"""
+    kept: str = ""
+    """of spans: which of them are requests, as SQL"""
+    kept_title: str = ""
+    inside: str = ""
+    """of JSON: the member that holds the list of rows"""
 
     @property
     def title(self) -> str:
         return FORMATS[self.format]
 
 
-def head_of(path: Path) -> tuple[bytes, bool]:
-    """The first bytes of a file, unpacked, and whether it was gzip. Raises :class:`~neuronfit.errors.BadInput`."""
-    try:
-        if path.is_dir():
-            raise BadInput("a trace is one file, this is a folder", str(path), next="neuronfit traffic FILE")
-        with open(path, "rb") as file:
-            head = file.read(HEAD)
-    except OSError as error:
-        raise BadInput(f"cannot read the trace ({error.strerror or error})", str(path), next="neuronfit traffic FILE") from None
-    if head[:2] != b"\x1f\x8b":
-        return head, False
-    try:
-        with gzip.open(path, "rb") as packed:
-            return packed.read(HEAD), True
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"the compressed trace is damaged ({type(error).__name__})", str(path), next="pack or copy it again") from None
-
-
 def recognise(head: bytes, name: str = "") -> Optional[str]:
     """The name in :data:`FORMATS` of a file that begins with ``head``, or None. Content decides; ``name`` is not trusted."""
     try:
         return layout_of(head, name or "the trace").format
-    except BadInput:
+    except (BadInput, csv.Error, LookupError):  # the last two: no table at all
         return None
 
 
-def layout_of(head: bytes, name: str, *, gzipped: bool = False, given: Optional[Mapping[str, Any]] = None, parquet: Sequence[str] = ()) -> Layout:
+def layout_of(head: bytes, name: str, *, packed: str = "", given: Optional[Mapping[str, Any]] = None, parquet: Sequence[str] = ()) -> Layout:
     """How to read a file. ``given``: what the params file says (format, time_column, input_column, output_column, time_unit).
 
     ``parquet``: the column names, where the caller read them. Raises :class:`~neuronfit.errors.BadInput`, one line,
@@ -133,7 +123,7 @@ def layout_of(head: bytes, name: str, *, gzipped: bool = False, given: Optional[
     wanted = given.get("format")
     _refuse(head, name)
     if head[:4] == b"PAR1":
-        if gzipped:
+        if packed:
             raise BadInput("Parquet inside gzip cannot be read in parts", name, next="unpack it")
         return _columns(Layout("parquet", "parquet"), parquet, {}, name, given) if parquet else Layout("parquet", "parquet")
     text, encoding = _decoded(head)
@@ -142,7 +132,7 @@ def layout_of(head: bytes, name: str, *, gzipped: bool = False, given: Optional[
         lines = lines[:-1]
     if not lines:
         raise BadInput("the trace is empty", name, next="give a file with one line per request")
-    base = {"gzipped": gzipped, "encoding": encoding}
+    base = {"encoding": encoding}
     if wanted is None and (stranger := strangers.named(head)):
         raise BadInput(f"no trace: this is {stranger[0]}", name, next=stranger[1])
     first = lines[0].lstrip("\ufeff \t")
@@ -151,7 +141,10 @@ def layout_of(head: bytes, name: str, *, gzipped: bool = False, given: Optional[
     sample = lines[:200]
     if written := (wanted if wanted in server_logs.LINES else None if wanted else server_logs.form_of(sample)):
         return _server_log(written, base)
-    if first[:1] in "{[" and wanted in (None, "json", "jsonl", "mooncake"):
+    if wanted in (None, "access_log") and sum(bool(server_logs.DOCKER.search(line)) for line in sample) * 2 > len(sample):
+        return _docker(base)
+    lined = first[:1] == "[" and sum(bool(_ACCESS.search(line)) for line in sample) * 2 > len(sample)
+    if first[:1] in "{[" and not lined and wanted in (None, "json", "jsonl", "mooncake"):
         return _json(text, lines, name, given, base)
     for form, known in (("access_log", _ACCESS), ("alb", _ALB), ("elb", _ELB)):
         if wanted == form or (wanted is None and sum(bool(known.search(line)) for line in sample) * 2 > len(sample)):
@@ -176,18 +169,19 @@ def _refuse(head: bytes, name: str) -> None:
         (b"PK\x03\x04", "a zip archive or a spreadsheet", "unpack it, or save it as CSV"),
         (b"BZh", "packed with bzip2", "bunzip2 it"),
         (b"\xfd7zXZ", "packed with xz", "unxz it"),
-        (b"\x28\xb5\x2f\xfd", "packed with zstd", "unzstd it"),
         (b"SQLite format 3", "a SQLite database", "export the table as CSV"),
         (b"ORC", "an ORC file", "convert it to Parquet"),
         (b"ARROW1", "an Arrow file", "convert it to Parquet"),
     ):
         if head.startswith(magic):
-            raise BadInput(f"the trace is {what}", name, allowed="CSV, Parquet, JSON lines or an access log, also gzipped", next=then)
+            raise BadInput(
+                f"the trace is {what}", name, allowed="CSV, Parquet, JSON lines or an access log, also packed with gzip or zstd", next=then
+            )
     start = head[:2048].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith((b"<!doctype", b"<html", b"<?xml")):
         raise BadInput("this is a web page or XML, not a trace", name, next="download the file itself")
     if head[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"\x00" in head[:4096] and head[:4] != b"PAR1":
-        raise BadInput("the trace is binary", name, allowed="CSV, Parquet, JSON lines or an access log, also gzipped")
+        raise BadInput("the trace is binary", name, allowed="CSV, Parquet, JSON lines or an access log, also packed with gzip or zstd")
 
 
 def _decoded(head: bytes) -> tuple[str, str]:
@@ -224,17 +218,27 @@ def _access_log(sample: Sequence[str], base: Mapping[str, Any]) -> Layout:
         "agent": "line",
     }
     return Layout(
-        "access_log", "lines", roles=roles, named={"time": "[time]"}, names=("line",), forms=(times.Form("clf"),), private=("line",), **base
+        *("access_log", "lines", "arrivals", roles, {"time": "[time]"}, ("line",), (times.Form("clf"),)),
+        **{**base, "private": ("line",), "parts": quoted.parts_of(sample), "agents": quoted.agents(sample)},
+    )
+
+
+def _docker(base: Mapping[str, Any]) -> Layout:
+    roles = {"time": "g.d", "status": "g.s", "method": "g.m", "path": "g.p", "agent": "line"}
+    return Layout(
+        *("access_log", "lines", "arrivals", roles, {"time": "[time]"}, ("line",), (times.Form("clf"),)),
+        **{**base, "expression": server_logs.DOCKER_LINE, "private": ("line",)},
     )
 
 
 def _server_log(form: str, base: Mapping[str, Any]) -> Layout:
     line = server_logs.LINES[form]
-    roles = {"time": "g.d", "status": "g.s", "method": "g.m", "path": "g.p", "agent": "line", "latency": "try_cast(g.l AS DOUBLE)"}
-    return Layout(
-        *(form, "lines", "arrivals", roles, {"time": "[time]", "latency": "the total time"}, ("line",), (line.form,)),
-        **{**base, "latency_factor": 1e-3, "expression": line.expression, "groups": line.groups, "private": ("line",)},
-    )
+    roles = {"time": "g.d", "status": "g.s", "method": "g.m", "path": "g.p", "agent": "line"}
+    named = {"time": "[time]"}
+    if "l" in line.groups:
+        roles["latency"], named["latency"] = "try_cast(g.l AS DOUBLE)", "the total time"
+    about = {"latency_factor": 1e-3, "expression": line.expression, "groups": line.groups, "private": ("line",), "at_end": line.at_end}
+    return Layout(*(form, "lines", "arrivals", roles, named, ("line",), (line.form,)), **{**base, **about})
 
 
 def _numbered(count: int) -> tuple[str, ...]:
@@ -307,6 +311,11 @@ def _json(text: str, lines: Sequence[str], name: str, given: Mapping[str, Any], 
             continue
         if isinstance(entry, dict):
             objects.append(entry)
+    traced = objects or (_listed(text) if '"resourceSpans"' in text[:4096] else [])
+    if traced and "resourceSpans" in traced[0]:
+        return _otlp(traced, name, bool(objects), base)
+    if objects and sum("metric_name" in entry and "value" in entry and "timestamp" in entry for entry in objects) * 2 > len(objects):
+        return Layout("cloudwatch", "document", "counts", **base)  # a metric stream
     document = not objects or (len(objects) == 1 and _is_metric(objects[0]))
     if document and re.search(r'"(?:MetricDataResults|Datapoints|MetricResults)"\s*:', text[:HEAD]):
         return Layout("cloudwatch", "document", "counts", **base)
@@ -317,17 +326,55 @@ def _json(text: str, lines: Sequence[str], name: str, given: Mapping[str, Any], 
         container, objects = "json", _listed(text)
     if not objects:
         raise BadInput("the JSON is neither one object per line nor a list of objects", name, next="write one object per request and line")
-    if container == "json" and len(objects) == 1 and text.lstrip("\ufeff \t\r\n")[:1] == "{":
+    inside = ""
+    alone = text.lstrip("\ufeff \t\r\n")[:1] == "{" and len(objects) <= 1
+    if (container == "json" or alone) and (found := _wrapped(text)):
+        container, inside, objects = "json", found[0], found[1]
+    elif container == "json" and alone:
         raise BadInput("one JSON object: a summary or a configuration, not a list of requests", name, next="write one object per request and line")
     flat = [_flat(entry) for entry in objects]
     names = tuple(dict.fromkeys(key for entry in flat for key in entry))
     values = {key: [str(entry[key]) for entry in flat if entry.get(key) is not None] for key in names}
     top = tuple(dict.fromkeys(key for entry in objects for key in entry))
     form = "mooncake" if "hash_ids" in top and "chat_id" not in top else container
-    found = _columns(Layout(form, container, **base), names, values, name, given, tops=top)
+    found = _columns(Layout(form, container, inside=inside, **base), names, values, name, given, tops=top)
+    if found.named.get("time") == "ts" and "latency" in found.named and _of_caddy(objects):
+        found = _replace(found, at_end=True)
     if form == "mooncake" and found.named.get("time") == "timestamp" and "time_unit" not in given:
         found = _replace(found, time_factor=1e-3)
     return found
+
+
+def _of_caddy(objects: Sequence[Mapping[str, Any]]) -> bool:
+    """Caddy writes a request down when it is answered, with ``ts`` that moment and ``duration``."""
+    return sum(str(entry.get("logger", "")).startswith("http.log.access") for entry in objects) * 2 > len(objects)
+
+
+def _wrapped(text: str) -> Optional[tuple[str, list[dict[str, Any]]]]:
+    """The member and first rows of an answer of an API: one object with one list of objects, ``{"data": [...]}``."""
+    opened = re.match(r'\s*\{(?:[^\[{]|\{[^{}\[]*\})*?"([A-Za-z_]\w{0,39})"\s*:\s*\[\s*\{', text.lstrip("\ufeff"))
+    if not opened:
+        return None
+    rows = _listed(text.lstrip("\ufeff")[opened.end() - 1 :])
+    return (opened[1], rows) if len(rows) > 1 else None
+
+
+def _otlp(objects: Sequence[Mapping[str, Any]], name: str, lines: bool, base: Mapping[str, Any]) -> Layout:
+    kept, title = spans.kept_sql(objects)
+    if kept is None:
+        allowed = "spans of kind SERVER, or with gen_ai.usage attributes"
+        raise BadInput(
+            "the spans of this OpenTelemetry export are neither requests at a server nor calls of a model",
+            name,
+            allowed=allowed,
+            next="export the spans of the service",
+        )
+    took = '(try_cast("endTimeUnixNano" AS HUGEINT) - try_cast("startTimeUnixNano" AS HUGEINT))::DOUBLE'
+    roles = {"time": '"startTimeUnixNano"', "input": '"input_tokens"', "output": '"output_tokens"', "latency": took}
+    roles |= {role: f'"{role}"' for role in ("status", "method", "path")}
+    about = {"latency_factor": 1e-9, "kept": kept, "kept_title": title, "inside": "" if lines else "resourceSpans"}
+    named = {"time": "startTimeUnixNano", "latency": "endTimeUnixNano"}
+    return Layout(*("otlp", "otlp", "arrivals", roles, named, spans.COLUMNS, (times.Form("number"),)), **{**base, **about})
 
 
 def _is_metric(entry: Mapping[str, Any]) -> bool:
@@ -450,6 +497,8 @@ def _columns(
             "count": numbers,
             "rate": numbers,
         }
+    if "time_unit" in given:
+        forms = {key: (times.Form("number"),) if found and found[0].kind == "serial" else found for key, found in forms.items()}
     found = columns.assign(names, usable)
     if "time_column" in given:
         found = {role: column for role, column in found.items() if role not in ("start", "end", "time") and column != given["time_column"]}
@@ -487,8 +536,15 @@ def _columns(
     day = _day_of(column, names, values, forms) if column is not None else None
     at_end = role == "end" and "latency" in found
     kind = "lengths" if column is None else "arrivals"
+    requests = {"input", "output", "method", "path", "request", "id", "status", "latency"} & set(found)
     if column is not None and not {"input", "output"} & set(found) and ("rate" in found or _counts(layout, names, found, values)):
         kind = "counts"
+    elif column is not None and day is None and values and _summed(found, values, column, forms[column]):
+        kind, found = "counts", {key: each for key, each in found.items() if key not in ("input", "output")}
+    elif column is not None and not requests and values and layout.container == "csv" and day is None:
+        beside = [key for key in names if key != column and columns.plain(key) not in columns.ROLES["end"]]
+        if metric := series.chosen(beside, values, times.seconds(values[column], forms[column]), name):
+            return _of_series(layout, names, values, column, forms[column], metric)
     if kind == "arrivals" and day is None and _days_only(values.get(column, ())):
         raise BadInput(
             "days without a time of day cannot be arrivals of requests, in column",
@@ -521,7 +577,38 @@ def _columns(
         time_factor=factor,
         private=columns.private_names(dict.fromkeys((*tops, *names))),
         guessed=guessed,
+        whole=frozenset(role for role in ("input", "output") if role in found and _plain_whole(values.get(found[role], ()))),
         series=tuple(f'"{key}"' for key in others) if kind == "counts" and layout.container == "csv" else (),
+    )
+
+
+def _summed(found: Mapping[str, str], values: Mapping[str, Sequence[str]], column: str, forms: Sequence[times.Form]) -> bool:
+    """A row for each period with a number of requests and sums of their tokens, as a usage report has: the sums are no lengths."""
+    if "count" not in found or {"method", "path", "request", "id"} & set(found) or not series.even(times.seconds(values[column], forms)):
+        return False
+    return any(text.strip() not in ("", "0", "1") for text in values[found["count"]])
+
+
+def _of_series(
+    layout: Layout,
+    names: Sequence[str],
+    values: Mapping[str, Sequence[str]],
+    column: str,
+    forms: tuple[times.Form, ...],
+    metric: tuple[str, list[str], bool],
+) -> Layout:
+    role, chosen, guessed = metric
+    number = series.number_sql([_reference(each, layout, ()) for each in chosen])
+    return _replace(
+        layout,
+        kind="counts",
+        roles={"time": _reference(column, layout, ()), role: number},
+        named={"time": column, role: chosen[0]},
+        names=tuple(names),
+        forms=forms,
+        time_factor=_unit_of(column),
+        guessed=guessed,
+        private=columns.private_names(names),
     )
 
 
@@ -534,7 +621,7 @@ def _day_of(column: str, names: Sequence[str], values: Mapping[str, Sequence[str
 
 def _days_only(texts: Sequence[str]) -> bool:
     known = [text.strip() for text in texts if text.strip()]
-    return bool(known) and all(re.fullmatch(r"\d{4}[-/]\d\d?[-/]\d\d?", text) for text in known)
+    return bool(known) and all(re.fullmatch(r"\d{4}[-/]\d\d?[-/]\d\d?|(?:19|20)\d{6}", text) for text in known)
 
 
 def _no_times(column: str) -> BadInput:
@@ -558,6 +645,10 @@ def _numeric(texts: Sequence[str], whole: bool = False) -> bool:
     ]
     pattern = r"-?\d+" if whole else r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
     return bool(known) and sum(bool(re.fullmatch(pattern, text)) for text in known) * 10 >= len(known) * 9
+
+
+def _plain_whole(texts: Sequence[str]) -> bool:
+    return bool(texts) and all(re.fullmatch(r"\d{1,9}", text) for text in texts)
 
 
 def _durations(column: str, texts: Sequence[str], forms: Sequence[times.Form]) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from neuronfit.errors import BadInput
 from neuronfit.traffic import columns, times
+from neuronfit.traffic.files import head_of
 
 if TYPE_CHECKING:
     from neuronfit.traffic.reading import Trace
@@ -67,7 +68,10 @@ def is_counter(name: str, values: Sequence[float]) -> bool:
 
     if columns.plain(name).endswith(("total", "counter", "cumulative")) and columns.plain(name) not in ("total",):
         return True
-    steps = np.diff(np.asarray(values, dtype=np.float64))
+    series = np.asarray(values, dtype=np.float64)
+    steps = np.diff(series)
+    if (series[1:][steps < 0] > 0.5 * series[:-1][steps < 0]).any():
+        return False  # a counter that is reset begins again from zero
     return (
         len(steps) >= 20
         and float((steps >= 0).mean()) >= 0.95
@@ -168,15 +172,9 @@ def _store(trace: "Trace", moments: Any, values: Any, errors: Any, period: int) 
 
 def load_document(trace: "Trace") -> None:
     """CloudWatch (console CSV, get-metric-data, get-metric-statistics) or a Prometheus range query."""
-    if trace.path.stat().st_size > _LARGEST:
-        raise BadInput(
-            "one JSON document of this size", f"{trace.path.stat().st_size / 2**20:,.0f} MiB", allowed="256 MiB", next="export fewer days, or CSV"
-        )
-    raw = trace.path.read_bytes()
-    if trace.layout.gzipped:
-        import gzip
-
-        raw = gzip.decompress(raw)
+    if trace.source.size > _LARGEST:
+        raise BadInput("one JSON document of this size", f"{trace.source.size / 2**20:,.0f} MiB", allowed="256 MiB", next="export fewer days, or CSV")
+    raw = b"\n".join(head_of(file, _LARGEST)[0] for file in trace.source.files)
     text = raw.decode(trace.layout.encoding if trace.layout.encoding != "utf-8" else "utf-8-sig", "replace")
     if trace.layout.container == "csv":
         found = _console_csv(trace, text)
@@ -184,7 +182,9 @@ def load_document(trace: "Trace") -> None:
         try:
             data = json.loads(text)
         except ValueError:
-            raise BadInput("the JSON is damaged or cut off", str(trace.path), next="export it again") from None
+            data = _stream(text)
+            if data is None:
+                raise BadInput("the JSON is damaged or cut off", str(trace.path), next="export it again") from None
         found = _prometheus(trace, data) if trace.layout.format == "prometheus" else _cloudwatch(trace, data)
     trace.dated, trace.offsets = True, {0: 1}
     requests, errors, name, period = found
@@ -285,6 +285,31 @@ def _cloudwatch(trace: "Trace", data: Any) -> _Counts:
         raise BadInput("the metric has no data points", str(trace.path), next="choose a longer time, or another dimension")
     requests, errors = _chosen(trace, series)
     return series[requests], series.get(errors) if errors else None, requests, None
+
+
+def _stream(text: str) -> Optional[list[dict[str, Any]]]:
+    """A metric stream as Firehose writes it, a JSON object per data point, as series like those of ``get-metric-data``; None for other lines.
+
+    The same requests stand in it once for each set of dimensions (a load balancer, and its zones): the set with the fewest is taken.
+    """
+    series: dict[str, dict[tuple[str, ...], dict[Any, float]]] = {}
+    decoder, place = json.JSONDecoder(), 0
+    while (place := text.find("{", place)) >= 0:
+        try:
+            point, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            break  # the last one may be cut off
+        if not isinstance(point, dict) or "metric_name" not in point or not isinstance(point.get("value"), dict):
+            return None
+        over = series.setdefault(str(point["metric_name"]), {}).setdefault(tuple(sorted(point.get("dimensions") or {})), {})
+        number = point["value"].get("sum")
+        if isinstance(number, (int, float)):
+            over[point.get("timestamp")] = over.get(point.get("timestamp"), 0.0) + number
+    found = []
+    for name, sets in series.items():
+        over = sets[min(sets, key=lambda dimensions: (len(dimensions), dimensions))]
+        found.append({"Label": name, "Timestamps": list(over), "Values": list(over.values())})
+    return found or None
 
 
 def _console_csv(trace: "Trace", text: str) -> _Counts:

@@ -8,7 +8,6 @@ is deleted when the trace is closed. Memory is bounded by DuckDB's own limit; wh
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import tempfile
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from neuronfit.errors import BadInput, NeuronFitError, nearest
-from neuronfit.traffic import metrics, times
-from neuronfit.traffic.layout import FORMATS, head_of, layout_of
+from neuronfit.traffic import clocks, metrics, quoted, spans, times
+from neuronfit.traffic.files import head_of, source_of
+from neuronfit.traffic.layout import FORMATS, Layout, layout_of
 
 __all__ = ["MEMORY_LIMIT", "Trace", "open_trace"]
 
@@ -35,9 +35,6 @@ _IN_MEMORY = 512 << 20
 """Bytes of text up to which the table stays in memory, as far as the limit allows; a larger one is packed on disk."""
 
 _LONGEST_YEARS = 20
-
-_PACKED = 10
-"""How much smaller gzip makes a log, about."""
 
 
 def open_trace(
@@ -90,19 +87,19 @@ class Trace:
         except ImportError:
             raise BadInput("reading traces needs DuckDB", allowed="the extra neuronfit[workbook]", next="pip install duckdb") from None
         self.path, self.timezone, self.only, self.given = path, timezone, only, dict(given)
-        head, gzipped = head_of(path)
-        self.head = head
+        self.source = source_of(path)
+        self.head = head = self.source.head
         self._folder = Path(tempfile.mkdtemp(prefix="neuronfit-trace-"))
         try:
-            self._source = self._folder / "source"  # a name without the signs that DuckDB takes for patterns
-            self._source.symlink_to(path.resolve())
-            size = path.stat().st_size * (_PACKED if gzipped else 1)
-            self.connection = duckdb.connect(":memory:" if size <= _IN_MEMORY else str(self._folder / "trace.duckdb"))
+            links = self.source.links(self._folder)
+            self._source = _text(links[0]) if len(links) == 1 else f"[{', '.join(map(_text, links))}]"
+            self.connection = duckdb.connect(":memory:" if self.source.size <= _IN_MEMORY else str(self._folder / "trace.duckdb"))
             self._set(memory_limit)
             self._failure = duckdb.Error
-            parquet = self._parquet_columns() if head[:4] == b"PAR1" and not gzipped else {}
-            self.layout = layout_of(head, str(path), gzipped=gzipped, given=self.given, parquet=tuple(parquet))
-            self._parquet = parquet
+            packed = self.source.packed[0]
+            self._parquet, self._expressions = self._parquet_columns() if head[:4] == b"PAR1" and not packed else ({}, {})
+            self.layout = layout_of(head, str(path), packed=packed, given=self.given, parquet=tuple(self._parquet))
+            self._same_form()
             self._read()
         except BaseException as error:
             self.close()
@@ -140,6 +137,7 @@ class Trace:
         known = (
             ("Out of Memory", "more memory is needed than is allowed", "raise memory_limit"),
             ("No space left", "the disk of temporary files is full", "set TMPDIR to a larger one"),
+            ("magic bytes", "the Parquet file is damaged or cut off", "write or copy it again"),
             ("parquet", "the Parquet file is damaged or cut off", "write or copy it again"),
             ("gzip", "the compressed trace is damaged or cut off", "pack or copy it again"),
             ("maximum_object_size", "a JSON object is larger than 16 MiB", "write one object per request"),
@@ -160,16 +158,51 @@ class Trace:
 
     def sha256(self) -> str:
         """Hash of the file as it lies on disk."""
-        digest = hashlib.sha256()
-        with open(self.path, "rb") as file:
-            for block in iter(lambda: file.read(1 << 20), b""):
-                digest.update(block)
-        return digest.hexdigest()
+        return self.source.sha256()
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _parquet_columns(self) -> dict[str, str]:
-        return {str(name): str(kind) for name, kind, *_ in self.sql(f"DESCRIBE SELECT * FROM read_parquet({_text(self._source)})")}
+    def _parquet_columns(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Columns with their types, those inside structures by their path, and the SQL text of each."""
+        relation = self.connection.sql(f"SELECT * FROM read_parquet({self._source})")
+        kinds: dict[str, str] = {}
+        texts: dict[str, str] = {}
+
+        def add(path: str, text: str, kind: Any, depth: int) -> None:
+            if kind.id == "struct" and depth < 4:
+                for name, inner in kind.children:
+                    add(f"{path}.{name}", f"{text}[{_text(name)}]", inner, depth + 1)
+            else:
+                kinds[path], texts[path] = str(kind), text
+
+        for name, kind in zip(relation.columns, relation.types):
+            add(name, _name(name), kind, 0)
+        return kinds, texts
+
+    def _same_form(self) -> None:
+        """Several files must be of one form. Raises :class:`~neuronfit.errors.BadInput` with the one that is not."""
+        from dataclasses import replace
+
+        given = {key: value for key, value in self.given.items() if value is not None}
+        for file, packed in zip(self.source.files[1:], self.source.packed[1:]):
+            head = head_of(file, 1 << 16)[0]
+            if self.layout.container == "document" or (head[:4] == b"PAR1") != (self.layout.container == "parquet"):
+                if self.layout.format == "cloudwatch" and head.lstrip()[:1] == b"{" and b'"metric_name"' in head:
+                    continue
+                raise BadInput("the files of a trace are of different form", str(file), allowed="files like the first", next="give it alone")
+            if head[:4] == b"PAR1":
+                continue  # DuckDB says where a column is missing
+            try:
+                other = layout_of(head[: head.rfind(b"\n") + 1] or head, str(file), packed=packed, given=given)
+            except BadInput as error:
+                if "no rows" in str(error) or "no requests" in str(error):
+                    continue
+                raise
+            if _form(other) != _form(self.layout):
+                raise BadInput("the files of a trace are of different form", str(file), allowed="the columns of the first file", next="give it alone")
+            more = tuple(form for form in other.forms if form not in self.layout.forms)
+            names = tuple(dict.fromkeys((*self.layout.names, *other.names))) if other.container in ("json", "jsonl") else self.layout.names
+            self.layout = replace(self.layout, forms=(*self.layout.forms, *more), names=names)
 
     def _read(self) -> None:
         self.rows = self.unreadable = self.health_checks = self.not_asked_for = self.blank = 0
@@ -177,6 +210,7 @@ class Trace:
         self.rows_of_unit: dict[str, int] = {}
         self.offsets: dict[Optional[int], int] = {}
         self.notes: dict[str, Any] = {}
+        self.lengths: dict[str, list[tuple[int, int]]] = {}
         if self.layout.container == "document" or self.layout.format == "cloudwatch":
             metrics.load_document(self)
             return
@@ -191,27 +225,37 @@ class Trace:
 
     def relation(self) -> str:
         """The file as SQL: every column a text, but for Parquet."""
-        found, path = self.layout, _text(self._source)
-        packed = "compression = 'gzip'" if found.gzipped else "compression = 'none'"
+        found, path, packed = self.layout, self._source, "compression = 'auto'"
         if found.container == "parquet":
-            return f"read_parquet({path})"
+            inner = [f"{text} AS {_name(name)}" for name, text in self._expressions.items() if text != _name(name)]
+            return f"(SELECT *, {', '.join(inner)} FROM read_parquet({path}))" if inner else f"read_parquet({path})"
+        if found.container == "otlp":
+            return spans.relation(path, not found.inside, self.source.size + (1 << 24) if found.inside else 1 << 26)
+        if found.inside:
+            members = ", ".join(f"json_extract_string(e, {_text(chr(36) + '.' + _name(name))}) AS {_name(name)}" for name in found.names)
+            size = max(self.source.size, 1 << 24) + (1 << 20)
+            document = (
+                f"read_json({path}, format = 'unstructured', columns = {{{_text(found.inside)}: 'JSON[]'}}, maximum_object_size = {size}, {packed})"
+            )
+            return f"(SELECT {members} FROM (SELECT unnest({_name(found.inside)}) AS e FROM {document}))"
         if found.container in ("json", "jsonl"):
             shape = "newline_delimited" if found.container == "jsonl" else "array" if self._starts_with_list() else "unstructured"
             return f"read_json({path}, format = '{shape}', columns = {_struct(found.names)}, ignore_errors = {str(shape == 'newline_delimited').lower()}, {packed})"
         encoding = f"encoding = '{found.encoding}'"
+        if self._parts:
+            return quoted.relation(self._source, found.encoding, self._parts)
         if found.container == "lines":
-            lines = (
-                f"read_csv({path}, auto_detect = false, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', escape = '', header = false, "
-                f"strict_mode = false, ignore_errors = true, {encoding}, {packed})"
-            )
-            return f"(SELECT line, regexp_extract(line, {_text(found.expression)}, {list(found.groups)}) AS g FROM {lines})"
+            return f"(SELECT line, regexp_extract(line, {_text(found.expression)}, {list(found.groups)}) AS g FROM {self._lines()})"
         return (
-            f"read_csv({path}, auto_detect = false, columns = {_struct(found.names)}, delim = {_text(found.delimiter)}, quote = {_text(found.quote)}, "
+            f"read_csv({path}, auto_detect = false, columns = {_struct(found.names, self._typed)}, delim = {_text(found.delimiter)}, quote = {_text(found.quote)}, "
             f"escape = {_text(found.escape)}, header = {str(found.header).lower()}, skip = {found.skip}, null_padding = true, strict_mode = false, "
             f"store_rejects = true, rejects_limit = 100000, {encoding}, {packed}{self._slow_reading})"
         )
 
     _slow_reading = ""
+    _parts = 0
+    _typed: frozenset[str] = frozenset()
+    """columns that the CSV reader itself turns into whole numbers"""
 
     def _starts_with_list(self) -> bool:
         return self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
@@ -232,67 +276,108 @@ class Trace:
         found = self.layout
         kind = self._parquet.get(found.named.get("time", ""), "") if found.container == "parquet" else ""
         if kind.startswith("TIMESTAMP") or kind == "DATE":
-            column, zoned = _name(found.named["time"]), "TIME ZONE" in kind
-            stamp = f"epoch_us({column})" if zoned else f"epoch_us(CAST({column} AS TIMESTAMP))"
+            column, zoned = self._expressions[found.named["time"]], "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ")
+            stamp = f"epoch_us(CAST({column} AS TIMESTAMPTZ))" if zoned else f"epoch_us(CAST({column} AS TIMESTAMP))"
             return stamp, f"CASE WHEN {column} IS NOT NULL THEN 0::SMALLINT END" if zoned else "NULL::SMALLINT"
         text = found.roles["time"]
         return times.stamp_sql(text, found.forms, found.time_factor), times.offset_sql(text, found.forms)
 
     def _ingest(self) -> None:
         """Read the file into ``raw``: fast as most files allow, and once more with care where that left something unread."""
-        if self.layout.container == "csv" and self.layout.forms and self._fill(fast=True):
+        if self.layout.format == "w3c":
+            self._same_fields()
+        if (self.layout.parts or (self.layout.container == "csv" and self.layout.forms)) and self._fill(fast=True):
             return
         self.connection.execute("DROP TABLE IF EXISTS filled CASCADE")
         self._fill(fast=False)
 
+    def _same_fields(self) -> None:
+        """A server that was set up anew writes other columns from then on, in the same file. Raises :class:`~neuronfit.errors.BadInput`."""
+        lines = f"SELECT DISTINCT regexp_replace(trim(line), '\\s+', ' ', 'g') FROM {self._lines()} WHERE starts_with(line, '#Fields:')"
+        found = [line for (line,) in self.sql(lines)]
+        if len(found) > 1:
+            what = "the log's #Fields change inside the trace"
+            raise BadInput(what, f"{len(found)} different lines", allowed="one set of fields", next="split the file at each #Fields line")
+
+    def _lines(self) -> str:
+        return (
+            f"read_csv({self._source}, auto_detect = false, columns = {{'line': 'VARCHAR'}}, delim = chr(1), quote = '', escape = '', header = false, "
+            f"strict_mode = false, ignore_errors = true, encoding = '{self.layout.encoding}', compression = 'auto')"
+        )
+
     def _fill(self, fast: bool) -> bool:
         found, roles = self.layout, self.layout.roles
         numeric = any(form.kind == "number" for form in found.forms)
+        self._typed = frozenset(found.named[role] for role in ("input", "output") if role in found.whole) if fast else frozenset()
         stamp, offset = times.stamp_sql("w", found.forms, found.time_factor, fast), times.offset_sql("w", found.forms)
         typed = found.container == "parquet" and (
             self._parquet.get(found.named["time"], "").startswith("TIMESTAMP") or self._parquet.get(found.named["time"]) == "DATE"
         )
         if typed:
             stamp, offset = self.stamp()
+        parts = found.parts if fast else 0
+        if parts:
+            otherwise = quoted.slow(roles["time"], found.expression, found.groups)
+            stamp, offset = quoted.stamp_and_offset(otherwise, found.forms[0])
         if found.at_end:
             stamp = f"{stamp} - CAST(coalesce({roles['latency']}, 0) * {found.latency_factor * 1e6!r} AS BIGINT)"
         columns = {
             "u": stamp,
             "z": offset,
             "m": _magnitude("w") if numeric and not typed else None,
-            "i": _whole(roles["input"], fast, found.delimiter) if "input" in roles else None,
-            "o": _whole(roles["output"], fast, found.delimiter) if "output" in roles else None,
+            **{
+                key: None
+                if role not in roles
+                else roles[role]
+                if found.named.get(role) in self._typed
+                else _whole(roles[role], fast, found.delimiter)
+                for key, role in (("i", "input"), ("o", "output"))
+            },
             "s": f"try_cast({roles['status']} AS SMALLINT)" if "status" in roles else None,
             "l": f"CAST({roles['latency']} * {found.latency_factor!r} AS FLOAT)" if "latency" in roles else None,
             "p": self._endpoint(),
-            "c": self._health_check(),
+            "c": f"NOT coalesce({found.kept}, false)" if found.kept else self._health_check(),
             "h": f"hash({', '.join(_name(name) for name in found.names)})",
         }
+        if parts:
+            agents = " OR ".join(f"({self._health_check(f'c{number}')})" for number in found.agents) or "false"
+            columns |= {
+                "s": quoted.status_sql(quoted.slow(roles["status"], found.expression, found.groups)),
+                "p": quoted.endpoint_sql(quoted.slow(self._endpoint() or "NULL", found.expression, found.groups)),
+                "c": agents,
+                "h": "hash(c0, c1, c2)",
+            }
         absent = ", ".join(f"NULL::{_TYPES[key]} AS {key}" for key, value in columns.items() if value is None)
         keep = f"WHERE NOT (starts_with(\"{found.names[0]}\", '#'))" if found.format == "w3c" else ""
         if found.container == "lines":
             keep = "WHERE length(line) > 0 AND NOT starts_with(line, '#')"
+        if parts:
+            keep = "WHERE (strlen(c0) > 0 OR c1 IS NOT NULL) AND NOT starts_with(coalesce(c0, ''), '#')"
         written = f"try_cast({roles['time']} AS DOUBLE)" if numeric and len(found.forms) == 1 and not typed else roles["time"]
         if any(form.kind in ("clock", "pattern") for form in found.forms):
             written = f"trim({written})"
-        inner = f"SELECT *, {written} AS w FROM {{relation}} {keep}"
+        inner = f"SELECT * FROM {{relation}} {keep}" if parts else f"SELECT *, {written} AS w FROM {{relation}} {keep}"
+        self._parts = parts
         self._create(f"CREATE TABLE filled AS SELECT {', '.join(f'{value} AS {key}' for key, value in columns.items() if value)} FROM ({inner})")
         self.connection.execute(f"CREATE OR REPLACE VIEW raw AS SELECT *{', ' + absent if absent else ''} FROM filled")
         doubtful = " OR ".join(["u IS NULL", *(f"{column} IS NULL" for column, role in (("i", "input"), ("o", "output")) if role in roles)])
-        if fast and self.one(f"SELECT count(*) FROM raw WHERE {doubtful}")[0]:
+        if fast and (self.rejected or (not parts and self.one(f"SELECT count(*) FROM raw WHERE {doubtful}")[0])):
             return False
-        total, bad, checks = self.one("SELECT count(*), count(*) FILTER (u IS NULL), count(*) FILTER (coalesce(c, false) AND u IS NOT NULL) FROM raw")
-        self.rows, self.unreadable, self.health_checks = total + self.rejected, bad + self.rejected, checks
+        sorts = self.sql("SELECT u IS NULL, coalesce(c, false), z, m, count(*) FROM raw GROUP BY ALL")
+        total, bad = sum(count for *_, count in sorts), sum(count for unread, *_, count in sorts if unread)
+        self.rows, self.unreadable = total + self.rejected, bad + self.rejected
+        self.health_checks = sum(count for unread, check, *_, count in sorts if check and not unread)
         where = "u IS NOT NULL" + (" AND NOT c" if columns["c"] else "")
         if self.only is not None:
             where += self._only(where)
-        kept = self.one(f"SELECT count(*) FROM raw WHERE {where}")[0]
+            sorts = self.sql(f"SELECT false, false, z, m, count(*) FROM raw WHERE {where} GROUP BY ALL")
+        kept = [(z, m, count) for unread, check, z, m, count in sorts if not unread and not check]
         if not kept:
             self._nothing_left(total)
-        self.offsets = dict(self.sql(f"SELECT z, count(*) FROM raw WHERE {where} GROUP BY z"))
-        self.rows_of_unit = {
-            _UNIT[size]: count for size, count in self.sql(f"SELECT m, count(*) FROM raw WHERE m IS NOT NULL AND {where} GROUP BY m")
-        }
+        for z, m, count in kept:
+            self.offsets[z] = self.offsets.get(z, 0) + count
+            if m is not None:
+                self.rows_of_unit[_UNIT[m]] = self.rows_of_unit.get(_UNIT[m], 0) + count
         self._place(where)
         return True
 
@@ -312,7 +397,7 @@ class Trace:
             self.connection.execute("DROP TABLE IF EXISTS reject_errors")
             self.connection.execute("DROP TABLE IF EXISTS reject_scans")
             self.connection.execute(query.replace("{relation}", self.relation()))
-        if self.layout.container == "csv":
+        if self.layout.container == "csv" or self._parts:
             kinds = dict(self.sql("SELECT error_type::VARCHAR, count(DISTINCT line) FROM reject_errors GROUP BY 1"))
             if any("ENCOD" in kind.upper() or "UNICODE" in kind.upper() for kind in kinds) and self.layout.encoding == "utf-8":
                 self._as_latin()
@@ -368,15 +453,16 @@ class Trace:
             )
             stamp = "d::BIGINT"
         elif self.dated and unknown and self.timezone:
-            stamp = f"CASE WHEN z IS NULL THEN epoch_us(timezone('{self.timezone}', make_timestamp(u))) ELSE u END"
+            source, local = self._second_hours(low, high)
+            stamp = f"CASE WHEN z IS NULL THEN {local} ELSE u END"
         select = f"SELECT {stamp} AS t, i, o, s, l, p, h FROM {source} WHERE {where}"
         self.connection.execute(f"CREATE VIEW rows AS {select}")
-        self.unsorted, self.arrived = self.one("SELECT count(*) FILTER (t < before), count(*) FROM (SELECT t, lag(t) OVER () AS before FROM rows)")
+        self._look()
         if self.unsorted or clock:
             self._keep("SELECT * FROM rows ORDER BY t")
+            self._look(sorted=True)
         self._outliers()
-        low, high = self.one("SELECT min(t), max(t) FROM rows")
-        years = (high - low) / 1e6 / 86_400 / 365.25
+        years = (self.high - self.low) / 1e6 / 86_400 / 365.25
         if self.dated and years > _LONGEST_YEARS:
             raise BadInput(
                 "the times of the trace lie too far apart",
@@ -385,6 +471,29 @@ class Trace:
                 next="look at the column of times",
             )
         self._duplicates()
+
+    def _second_hours(self, low: int, high: int) -> tuple[str, str]:
+        """Rows and UTC of local times without an offset; where the clock is set back and rows are in order, both hours."""
+        local, told = f"epoch_us(timezone('{self.timezone}', make_timestamp(u)))", []
+        source = "(SELECT *, row_number() OVER () AS n FROM raw)"
+        for fold in clocks.folds(self.timezone or "UTC", low, high):
+            falls = self.sql(fold.fall_sql(source))
+            if len(falls) == 1:
+                within = f"u >= {fold.start} AND u < {fold.end}"
+                told.append(f"WHEN {within} AND n < {falls[0][0]} THEN u - {fold.offset_before} WHEN {within} THEN u - {fold.offset_after}")
+        self.notes["second_hours"] = len(told)
+        return (source, f"CASE {' '.join(told)} ELSE {local} END") if told else ("raw", local)
+
+    def _look(self, sorted: bool = False) -> None:
+        """What one pass over the times says: their order, number and ends, the gaps between neighbours, how finely they are written."""
+        self.gaps: dict[str, Any]
+        gaps = "min(g), max(g), avg(g), min(g) FILTER (g > 0), count(*) FILTER (g > 0), count(*) FILTER (g = 0)"
+        fell, self.arrived, self.low, self.high, self.fine, *found = self.one(
+            f"SELECT count(*) FILTER (g < 0), count(*), min(t), max(t), count(*) FILTER (t % 1000000 <> 0), {gaps} FROM (SELECT t, t - lag(t) OVER () AS g FROM rows)"
+        )
+        if not sorted:
+            self.unsorted = fell
+        self.gaps = dict(zip(("least", "most", "mean", "step", "steps", "ties"), found))
 
     def _keep(self, select: str) -> None:
         """Replace ``rows`` by a table."""
@@ -398,6 +507,8 @@ class Trace:
 
     def _outliers(self) -> None:
         """A few times decades away from all others are damaged: they would stretch the span and hide everything."""
+        if self.high - self.low < 29 * 86_400_000_000:
+            return
         days = self.sql("SELECT t // 86400000000 AS d, count(*) FROM rows GROUP BY d ORDER BY d")
         if len(days) < 2 or days[-1][0] - days[0][0] < 30:
             return
@@ -410,19 +521,20 @@ class Trace:
         edge = days[widest + 1][0] * 86_400_000_000
         self.notes["outliers"] = min(before, after)
         self._keep(f"SELECT * FROM rows WHERE t {'<' if before > after else '>='} {edge}")
-        self.arrived = max(before, after)
-        self._outliers_done = True
+        self._look(sorted=True)
 
     def _duplicates(self) -> None:
         """Rows that agree in every field. Dropped where that cannot be chance: an id, or times finer than a second."""
+        fine = not self.layout.at_end and self.fine * 10 > self.arrived
+        self.resolution_s = 1e-6 if fine else 1.0
+        if not self.gaps["ties"]:
+            return
         edges = self._edges()
         twice = 0
         for low, high in edges:
             tied = f"SELECT h, t, lag(t) OVER () AS a, lead(t) OVER () AS b FROM rows WHERE t >= {low} AND t < {high}"
             twice += self.one(f"SELECT count(*) - count(DISTINCT h) FROM ({tied}) WHERE t = a OR t = b")[0]
         self.duplicates = twice
-        fine = not self.layout.at_end and self.one("SELECT count(*) FILTER (t % 1000000 <> 0) FROM rows")[0] * 10 > self.arrived
-        self.resolution_s = 1e-6 if fine else 1.0
         if not twice or not (fine or "id" in self.layout.named):
             return
         self.connection.execute("CREATE TABLE single AS SELECT * FROM rows LIMIT 0")
@@ -432,11 +544,12 @@ class Trace:
             )
         self._keep("SELECT * FROM single")
         self.connection.execute("DROP TABLE single")
-        self.dropped_duplicates, self.arrived = twice, self.arrived - twice
+        self.dropped_duplicates = twice
+        self._look(sorted=True)
 
     def _edges(self) -> list[tuple[int, int]]:
         """Stretches of time with some millions of rows each."""
-        low, high = self.one("SELECT min(t), max(t) FROM rows")
+        low, high = self.low, self.high
         if self.arrived <= _CHUNK:
             return [(low, high + 1)]
         share = max((high + 1 - low) // 4096, 1)
@@ -465,8 +578,8 @@ class Trace:
         whole = f"{method} || ' ' || {bare}" if method else bare
         return f"CASE WHEN {path} = '' THEN NULL WHEN strlen({path}) > 200 THEN left({whole}, 200) ELSE {whole} END"
 
-    def _health_check(self) -> Optional[str]:
-        agent = self.layout.roles.get("agent")
+    def _health_check(self, agent: Optional[str] = None) -> Optional[str]:
+        agent = agent or self.layout.roles.get("agent")
         if not agent:
             return None
         quick, sure = (" OR ".join(f"contains({agent}, {_text(word)})" for word in words) for words in (_HEALTH_HINTS, HEALTH_CHECKERS))
@@ -508,6 +621,23 @@ def masked_path(text: str) -> str:
 _PLAIN_PART = re.compile(r"(?:[A-Za-z][A-Za-z._:-]{0,39}|v\d{1,2}(?:\.\d{1,2}|beta\d?|alpha\d?)?|)")
 """Words, and versions; anything with more digits could be somebody."""
 
+
+def _form(layout: Layout) -> tuple[Any, ...]:
+    """What files of one trace have in common."""
+    names = () if layout.container in ("json", "jsonl") else layout.names
+    return (
+        layout.container,
+        layout.kind,
+        names,
+        layout.delimiter,
+        layout.header,
+        layout.skip,
+        layout.inside,
+        layout.expression,
+        layout.named.get("time"),
+    )
+
+
 _TYPES = {"m": "TINYINT", "i": "INTEGER", "o": "INTEGER", "s": "SMALLINT", "l": "FLOAT", "p": "VARCHAR", "c": "BOOLEAN"}
 
 _UNIT = {0: "relative", 1: "s", 2: "ms", 3: "us", 4: "ns"}
@@ -543,5 +673,5 @@ def _name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
-def _struct(names: tuple[str, ...]) -> str:
-    return "{" + ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names) + "}"
+def _struct(names: tuple[str, ...], whole: frozenset[str] = frozenset()) -> str:
+    return "{" + ", ".join(f"{_text(name)}: {_text('INTEGER' if name in whole else 'VARCHAR')}" for name in names) + "}"

@@ -1,7 +1,8 @@
 """Lines that servers and proxies write, beside the common form: what they look like, and the one expression that reads them.
 
 Field order of each is that of its own manual: Envoy and Istio "default format string" (start time, duration in ms),
-HAProxy "HTTP log format" (accept date, total time in ms, no zone), S3 "server access log format" (time of receipt, total time in ms).
+HAProxy "HTTP log format" (accept date, total time in ms, no zone), S3 "server access log format" (time of receipt, total time in ms),
+Squid "native log format" (time of logging, elapsed ms); ``app_log`` is uvicorn's, hypercorn's or an application's own with a date in front.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Optional
 
 from neuronfit.traffic import times
 
-__all__ = ["LINES", "Line", "form_of"]
+__all__ = ["DOCKER", "DOCKER_LINE", "LINES", "Line", "form_of"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,13 @@ class Line:
     expression: str
     groups: str
     form: times.Form
+    at_end: bool = False
+    """the time is that of the answer; the latency is subtracted"""
 
+
+DOCKER = re.compile(r'^\{"log": ?"[^\[{]*\[\d\d?/[A-Z][a-z]{2}/\d{4}:[\d:]+ [+-]\d{4}\] \\"')
+DOCKER_LINE = r'^\{"log": ?"[^\[]*\[([^\]]*)\] \\"(\S+) ([^ ?"\\]*)(?:[ ?](?:[^"\\]|\\[^"])*)?\\" (\d\d\d)'
+"""An access log as Docker keeps what a container writes: a line inside a JSON text."""
 
 LINES: dict[str, Line] = {
     "envoy": Line(
@@ -44,6 +51,19 @@ LINES: dict[str, Line] = {
         r'^\S+ \S+ \[([^\]]*)\] \S+ \S+ \S+ \S+ .*? "(\S+) ([^ ?"]*)[^"]*" (\d{3}|-) \S+ \S+ \S+ (\d+|-) ',
         "dmpsl",
         times.Form("clf"),
+    ),
+    "squid": Line(
+        re.compile(r"^ *\d{9,10}\.\d{3} +\d+ \S+ [A-Z_]+/\d{3} \d+ [A-Z]+ "),
+        r"^ *(\d+\.\d+) +(\d+) \S+ \w+/(\d+) \d+ (\S+) ([^ ?]*)",
+        "dlsmp",
+        times.Form("number"),
+        at_end=True,
+    ),
+    "app_log": Line(
+        re.compile(r'^(?!.*\[\d\d?/[A-Z][a-z]{2}/\d{4}:)(?:[A-Z]+:? +)?\W?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^"]*"[A-Z]+ /\S* HTTP/[\d.]+" \d{3}\b'),
+        r'^(?:[A-Z]+:? +)?\W?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)[^"]*"([A-Z]+) ([^ ?"]*)[^"]*" (\d{3})',
+        "dmps",
+        times.Form("iso"),
     ),
 }
 """Name of a format -> its lines."""

@@ -7,11 +7,6 @@ from typing import Optional
 
 __all__ = ["named"]
 
-_SPANS = (
-    "jq -c '.resourceSpans[].scopeSpans[].spans[] | {startTimeUnixNano} + ([.attributes[] | {(.key): (.value.intValue // .value.stringValue)}] | add)' "
-    "FILE > spans.jsonl, then neuronfit traffic spans.jsonl"
-)
-
 _KNOWN: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
     (
         re.compile(rb'\A\s*(?:\$ neuron-ls|instance-type:)|\A\s*\[\s*\{\s*"neuron_device"|\|\s*LOGICAL\s*\|\s*NEURON\s*\|'),
@@ -51,7 +46,6 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
         "one scrape of Prometheus metrics, which has no history",
         "the answer of the query API over a week: /api/v1/query_range?query=sum(rate(...[1m]))",
     ),
-    (re.compile(rb'"resourceSpans"\s*:\s*\['), "an OpenTelemetry export (OTLP JSON), with spans nested in lists", _SPANS),
     (
         re.compile(
             rb'"(?:request_throughput|ttfts|output_throughput|total_token_throughput|mean_output_throughput_token_per_s|request_latency|'

@@ -62,12 +62,13 @@ def summarise(trace: "Trace") -> TraceSummary:
 
 
 def _of_arrivals(trace: "Trace") -> dict[str, Any]:
-    low, high = trace.one("SELECT min(t), max(t) FROM rows")
+    low, high = trace.low, trace.high
     span = (high - low) / _SECOND
+    trace.sql(f"CREATE OR REPLACE TABLE seconds AS SELECT t // {_SECOND} AS w, count(*) AS n FROM rows GROUP BY w")
     found: dict[str, Any] = {**_times(trace, low, high), **_tokens(trace), **_errors(trace)}
     found["latency_s"] = _latencies(trace)
     found["endpoints"] = trace.endpoints() if trace.layout.kind == "arrivals" else {}
-    bins = np.array(trace.sql(f"SELECT t // {_BIN_S * _SECOND} AS b, count(*) FROM rows GROUP BY b ORDER BY b"), dtype=np.int64).reshape(-1, 2)
+    bins = np.array(trace.sql(f"SELECT w // {_BIN_S} AS b, sum(n)::BIGINT FROM seconds GROUP BY b ORDER BY b"), dtype=np.int64).reshape(-1, 2)
     found |= _hours(trace, bins[:, 0] * _BIN_S, bins[:, 1].astype(float), low / _SECOND, high / _SECOND)
     if trace.arrived < 2 or span <= 0:
         return {**found, "growth_per_month": absent("fraction", "one request, or all at the same moment, have no rate")}
@@ -97,12 +98,10 @@ def _grid(trace: "Trace") -> float:
 
     Requests that come in groups on a grid coarser than a second are batches: nothing is known inside.
     """
-    distinct, step = trace.one(
-        "SELECT count(*), min(t - before) FROM (SELECT t, lag(t) OVER (ORDER BY t) AS before FROM (SELECT DISTINCT t FROM rows LIMIT 200000)) WHERE before IS NOT NULL"
-    )
+    distinct, step = trace.gaps["steps"], trace.gaps["step"]
     if not distinct or step is None or step <= _SECOND or trace.arrived < 3 * distinct:
         return 0.0 if step is None or step < _SECOND else min(step / _SECOND, 1.0)
-    off = trace.one(f"SELECT count(*) FILTER ((t - (SELECT min(t) FROM rows)) % {step} <> 0) FROM rows")[0]
+    off = trace.one(f"SELECT count(*) FILTER ((t - {trace.low}) % {step} <> 0) FROM rows")[0]
     return step / _SECOND if off * 100 <= trace.arrived else 1.0
 
 
@@ -110,7 +109,7 @@ def _busiest(trace: "Trace", low: int, window_s: float) -> tuple[int, int]:
     """Start (microseconds) and requests of the busiest window: minutes of the clock, or the whole of a shorter trace."""
     if window_s < 60:
         return low, trace.arrived
-    start, count = trace.one(f"SELECT t // {60 * _SECOND} AS w, count(*) AS n FROM rows GROUP BY w ORDER BY n DESC, w LIMIT 1")
+    start, count = trace.one("SELECT w // 60 AS m, sum(n)::BIGINT AS c FROM seconds GROUP BY m ORDER BY c DESC, m LIMIT 1")
     return start * 60 * _SECOND, count
 
 
@@ -122,9 +121,7 @@ def _windows(trace: "Trace", low: int, high: int, window_s: int) -> tuple[int, i
     """
     size = window_s * _SECOND
     first, last = -(-low // size), high // size
-    counted = trace.sql(
-        f"SELECT n, count(*), count(*) FILTER (w >= {first} AND w < {last}) FROM (SELECT count(*) AS n, t // {size} AS w FROM rows GROUP BY w) GROUP BY n"
-    )
+    counted = trace.sql(f"SELECT n, count(*), count(*) FILTER (w >= {first} AND w < {last}) FROM ({_counted(window_s)}) GROUP BY n")
     most, whole = max(n for n, *_ in counted), last - first
     if whole < 1:
         return most, most, 0.0, None
@@ -133,6 +130,11 @@ def _windows(trace: "Trace", low: int, high: int, window_s: int) -> tuple[int, i
     windows = {0: empty, **filled} if empty else filled
     high_share = quantile(np.array(list(windows)), np.array(list(windows.values())), 0.99)
     return most, math.ceil(high_share), empty / whole, dispersion(windows)
+
+
+def _counted(window_s: int) -> str:
+    """Requests ``n`` of each window ``w`` that has any, as SQL."""
+    return "SELECT w, n FROM seconds" if window_s == 1 else f"SELECT w // {window_s} AS w, sum(n)::BIGINT AS n FROM seconds GROUP BY ALL"
 
 
 def dispersion(windows: Mapping[int, int]) -> Optional[float]:
@@ -150,13 +152,13 @@ def dispersion(windows: Mapping[int, int]) -> Optional[float]:
 
 def _within_hour(trace: "Trace", low: int, high: int, window_s: int) -> Optional[float]:
     """Dispersion around each hour's own mean: sum of squares within the hours x n / (n - 1), over all requests."""
-    size, per_hour = window_s * _SECOND, 3600 // window_s
+    per_hour = 3600 // window_s
     first, last = -(-low // (3600 * _SECOND)), high // (3600 * _SECOND)
     if last - first < 2:
         return None
     squares, total = trace.one(
         f"SELECT sum(q - n * n / {per_hour}.0), sum(n) FROM (SELECT w // {per_hour} AS k, sum(c) AS n, sum(c * c) AS q "
-        f"FROM (SELECT t // {size} AS w, count(*)::DOUBLE AS c FROM rows GROUP BY w) GROUP BY k) WHERE k >= {first} AND k < {last}"
+        f"FROM (SELECT w, n::DOUBLE AS c FROM ({_counted(window_s)})) GROUP BY k) WHERE k >= {first} AND k < {last}"
     )
     return float(squares) * per_hour / (per_hour - 1) / float(total) if total and total >= FEW else None
 
@@ -315,12 +317,13 @@ def growth(daily: Sequence[float]) -> Optional[tuple[float, float, float]]:
 def _tokens(trace: "Trace") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for column, field in (("i", "input_tokens"), ("o", "output_tokens")):
-        counted = trace.sql(f"SELECT {column}, count(*) FROM rows WHERE {column} >= 0 GROUP BY {column} ORDER BY {column}")
-        found[field] = lengths_of(counted)
+        trace.lengths[column] = trace.sql(f"SELECT {column}, count(*) FROM rows WHERE {column} >= 0 GROUP BY {column} ORDER BY {column}")
+        found[field] = lengths_of(trace.lengths[column])
     if found["input_tokens"] and found["output_tokens"]:
-        both = trace.one("SELECT count(*) FROM rows WHERE i >= 0 AND o >= 0")[0]
-        over = trace.one(f"SELECT {', '.join(f'count(*) FILTER (i >= 0 AND o >= 0 AND i::BIGINT + o > {limit})' for limit in LIMITS)} FROM rows")
-        found["total_tokens_over"] = {limit: number / both for limit, number in zip(LIMITS, over) if number}
+        size = LIMITS[0]  # every limit is a multiple of the first
+        parts = dict(trace.sql(f"SELECT (i::BIGINT + o + {size - 1}) // {size} AS k, count(*) FROM rows WHERE i >= 0 AND o >= 0 GROUP BY k"))
+        over = {limit: sum(count for part, count in parts.items() if part > limit // size) for limit in LIMITS}
+        found["total_tokens_over"] = {limit: number / sum(parts.values()) for limit, number in over.items() if number}
     return found
 
 
