@@ -1,11 +1,13 @@
 """Service, scaling and a window of traffic, by hand and against the closed forms."""
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from example_questions import measured, question, stated
-from neuronfit import capacity, compare, utilization
+from neuronfit import capacity, compare, memory, utilization
 from neuronfit.capacity import fleet, queueing
 from neuronfit.capacity.arrivals import poisson, rate_by_minute
 from neuronfit.capacity.demand import from_hours, from_requests
@@ -76,8 +78,136 @@ def test_the_cache_of_t5_holds_what_is_left_beside_the_weights(tmp_path):
     asked = question(tmp_path, "flan-t5-xl")
     found = service(asked, "trn1-32")
     assert found.cache_tokens > 10 * (128 + 84) and found.slots == 1
+    assert GenerationService((0.1,) * 8, 0.0, math.inf, 1, 128, 84, Grade.ESTIMATED).slots == 8  # nothing known bounds nothing
     small = GenerationService((0.1,) * 8, 0.0, 3.5 * 212, 1, 128, 84, Grade.ESTIMATED)
     assert small.slots == 3 and small.capacity_per_s == pytest.approx(3 / 0.1)
+
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+
+
+def llama(tmp_path, *, batch=64, rate=1600.0, tp_degree=2, values=None, **settings):
+    """A figure of an 8B Llama on inf2.xlarge (two cores of 16 GiB): 1,024 prompt and 256 output tokens."""
+    (tmp_path / "llama.json").write_text(json.dumps(LLAMA_8B))
+    config = {"config": str(tmp_path / "llama.json"), "task": "text-generation", "weights": "random"}
+    shapes = [{"batch_size": 1, "sequence_length": 1024, "output_length": 256}]
+    asked = question(tmp_path, "flan-t5-xl", workload__model=config, workload__shapes=shapes, workload__precision="bf16")
+    kind = dict(batch=batch, values={"throughput_per_s": rate, **(values or {})}, sequence_length=1024, output_length=256, precision="bf16")
+    row = stated(asked, "inf2-24", **{**kind, **settings}, tp_degree=tp_degree).model_copy(update={"result_unit": "token"})
+    return asked, row
+
+
+def test_the_cache_of_a_llama_by_hand(tmp_path):
+    """2 x 32 layers x 8 heads x 128 x 2 bytes = 131,072 a token, half of it on each of two cores.
+
+    A core: 0.9 x 16 GiB, less 96 MiB of reserve, 8,030,261,248 of weights (half of 8.03 billion parameters) and half of the activations of
+    the prompt: 2 bytes x (logits 1,024 x 128,256 + one layer). The reserve and the layer are those of step 2.
+    """
+    asked, row = llama(tmp_path)
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row)
+    activations = memory.needed(memory.describe(LLAMA_8B), 1, 1024, "bf16").activations_bytes
+    left = 0.9 * 16 * 2**30 - 96 * 2**20 - 8_030_261_248 - activations / 2
+    assert found.cache_tokens == pytest.approx(left / 65_536, rel=1e-6) and 105_000 < found.cache_tokens < 110_000
+    assert found.slots == 64  # 83 of 1,280 tokens fit, its figure had 64
+    longer = found.at([(4000.0, 1000.0)])
+    assert longer.slots == int(left / 65_536 / 5000) == 21 and longer.grade is Grade.ESTIMATED
+
+
+def test_the_cache_binds_in_the_simulation(tmp_path):
+    """21 of 5,000 tokens at a time: 63 at once take three rounds of 999 steps, although there are 64 slots."""
+    asked, row = llama(tmp_path)
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row)
+    out = capacity.generate(np.zeros(63), np.full(63, 4000.0), np.full(63, 1000.0), found.step_s, cache_tokens=found.cache_tokens)
+    step = 64 / 1600.0
+    assert np.unique(out.latency_s.round(6)).tolist() == pytest.approx([999 * step, 2 * 999 * step, 3 * 999 * step])
+
+
+def test_a_figure_held_at_least_what_it_had_at_work(tmp_path):
+    """128 at a time are 163,840 tokens, more than the formula leaves: the figure is the better witness, and it is said."""
+    asked, row = llama(tmp_path, batch=128)
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row)
+    assert found.cache_tokens == 163_840 and any("163,840 are taken" in sentence for sentence in found.said)
+    asked, row = llama(tmp_path, tp_degree=None)
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row)
+    assert any("states no tensor-parallel degree: 2 is taken" in sentence for sentence in found.said)  # one core cannot hold 16 GB
+
+
+def test_a_figure_at_other_lengths_by_hand(tmp_path):
+    """64 x 256 / 1,600 = 10.24 s a round; 64 prompts of 32 ms are 2.048 s of it, so a step takes 8.192 / 256 = 32 ms.
+
+    At 2,048 and 128 tokens: 64 x 64 ms + 128 x 32 ms = 8.192 s, in which 64 x 128 tokens are written: 1,000/s.
+    """
+    asked, row = llama(tmp_path, values={"ttft_p50_s": 0.032, "tpot_p50_s": 0.04})
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row, [(2048.0, 128.0)])
+    assert found.prefill_s == pytest.approx(0.032 / 1024) and found.step_s[-1] == pytest.approx(0.032)
+    assert found.cache_tokens > 64 * 2176 * 0.7 and found.copies == 1
+    roomy = replace(found, cache_tokens=1e9)
+    assert roomy.slots == 64 and roomy.capacity_per_s == pytest.approx(1000.0) and roomy.results_per_request == 128
+    assert roomy.grade is Grade.ESTIMATED and "reads 1,024 and writes 256 tokens a request, the traffic 2,048 and 128" in roomy.reckoned
+    alike = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row, [(1000.0, 260.0)])
+    assert not alike.reckoned and alike.grade is row.grade and alike.input_tokens == 1000
+
+
+def test_without_a_time_to_first_token_that_of_a_token_leaves_the_prompts(tmp_path):
+    """A round of 10.24 s with 256 steps of 30 ms leaves 2.56 s for 64 prompts: 40 ms each. Within 5 % it is taken for noise."""
+    asked, row = llama(tmp_path, values={"tpot_p50_s": 0.03})
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row)
+    assert found.prefill_s * 1024 == pytest.approx(0.04) and found.step_s[-1] == pytest.approx(0.03) and found.capacity_per_s == pytest.approx(1600)
+    asked, row = llama(tmp_path, values={"tpot_p50_s": 0.0395})
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [], row, [(9000.0, 256.0)])
+    assert found.prefill_s == 0 and "a longer prompt costs nothing more" in found.reckoned
+
+
+def test_figures_of_other_output_lengths_give_the_same_step(tmp_path):
+    """8 at a time: 8 x 512 tokens at 400/s are 10.24 s, 20 ms a step; without its own length it would be 40 ms."""
+    asked, row = llama(tmp_path)
+    _, other = llama(tmp_path, batch=8, rate=400.0, output_length=512)
+    found = capacity.from_rows(asked, "inf2.xlarge", "nxd_inference", [other], row)
+    assert found.step_s[7] == pytest.approx(0.02) and found.step_s[63] == pytest.approx(0.04)
+
+
+def test_requests_of_a_trace_are_stood_for_by_some_of_them():
+    """5,000 requests: a thousand keep both means and the tail; a tenth of them writes 2,000 tokens."""
+    generator = np.random.default_rng(3)
+    outputs = np.where(np.arange(5000) % 10 == 0, 2000.0, 100.0)
+    prompts = generator.integers(1, 4000, 5000).astype(float)
+    found = np.array(from_requests(np.arange(5000.0), input_tokens=prompts, output_tokens=outputs, counts_tokens=True).lengths)
+    assert found.shape == (1000, 2) and found.mean(axis=0) == pytest.approx([prompts.mean(), 290.0]) and (found[:, 1] > 1999).sum() == 100
+    assert np.corrcoef(found.T)[0, 1] == pytest.approx(np.corrcoef(prompts, outputs)[0, 1], abs=0.07)
+
+
+def test_a_trace_at_another_rate_keeps_its_lengths():
+    """Half as much again of 60 tokens a request: as many tokens a request, and the request is the one that is late, not its mean."""
+    demand = from_requests(np.arange(600.0), input_tokens=np.full(600, 10.0), output_tokens=np.tile([20.0, 100.0], 300), counts_tokens=True)
+    service = GenerationService((0.1,), 0.0, math.inf, 1, 10, 84, Grade.ESTIMATED).at(demand.lengths)
+    assert (
+        service.output_tokens == 60
+        and demand.times(1.5).lengths == demand.lengths
+        and fleet._requests(demand.times(1.5), service) == pytest.approx(900)
+    )
+    plan = fixed(10, 200, Capacity())
+    found = fleet.evaluate(demand.times(1.5), service, Promise(latency_s=5.0), Capacity(), AT_ONCE, plan)
+    assert found.missed == pytest.approx(0.5, abs=0.05)  # 99 steps of 0.1 s for every second one; 59 for the mean
+
+
+def test_a_longer_request_than_the_cache_is_late_and_does_not_spoil_the_others():
+    """Three in a hundred never fit: they are late and wait for ever, so the p99 is infinite and the median that of the others."""
+    lengths = [(10.0, 11.0)] * 97 + [(10.0, 2000.0)] * 3
+    service = GenerationService((0.1,) * 4, 0.0, 500.0, 1, 10, 11, Grade.ESTIMATED).at(lengths)
+    found = capacity.stretch(service, 0.02 * service.capacity_per_s, 1, Promise(latency_s=60.0))
+    assert found.missed == pytest.approx(0.03, abs=0.004) and found.p50_s == pytest.approx(1.0, abs=0.1) and found.p99_s == math.inf
+    assert any("3.00% of the requests are longer" in sentence for sentence in service.said)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +240,26 @@ def test_the_promise_of_an_objective(bounds, expected):
 def test_spare_instances_and_zones(needed, settings, count):
     """3 over three zones: any two carry 3, so two in each. 4: two in each carry 4 with one zone lost."""
     assert spread(needed, Capacity(**settings)) == count
+
+
+def test_what_is_left_of_a_fleet_carries_the_peak():
+    """Any zone lost, or any one instance with N+1: as many as are needed are left, and one fewer a zone would not do."""
+    for zones in range(2, 7):
+        for needed in range(1, 60):
+            count = spread(needed, Capacity(zones=zones))
+            assert count % zones == 0 and count - count // zones >= needed
+            assert (count - zones) - (count // zones - 1) < needed
+    assert all(spread(needed, Capacity(redundancy=1)) - 1 == needed for needed in range(1, 60))
+
+
+def test_a_fleet_over_three_zones_keeps_the_objective_with_one_lost():
+    """M/D/c at the peak: needed 5, spread over three zones 9; 6 keep it, 4 do not."""
+    kept, rate = Promise(latency_s=1.9), 4.0
+    needed = capacity.needed(ONE, rate, kept)
+    count = spread(needed, Capacity(zones=3))
+    left = count - count // 3
+    assert count > needed and capacity.stretch(ONE, rate, left, kept, requests=200_000).missed <= 0.01
+    assert capacity.stretch(ONE, rate, needed - 1, kept, requests=200_000).missed > 0.01
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 5, 17, 60])
@@ -192,6 +342,28 @@ def test_the_tail_of_latency_grows_with_load_and_is_that_of_theory():
         assert curve[load].waiting_mean_s == pytest.approx(queueing.md1_wait_mean(load, 1.0), rel=0.1)
 
 
+def test_a_large_fleet_is_filled_before_it_is_judged():
+    """2,000 instances of 16 sequences at 98 % load: a sequence takes about a full round, 50 x 0.1 s, not the 2 s of an empty copy."""
+    service = GenerationService(tuple(0.04 + 0.00375 * k for k in range(1, 17)), 0.0, math.inf, 1, 1, 51, Grade.ESTIMATED)
+    found = capacity.stretch(service, 0.98 * 2000 * service.capacity_per_s, 2000, Promise(latency_s=60.0))
+    assert 0.9 * 50 * 0.1 < found.p50_s < 1.02 * 50 * 0.1
+
+
+def test_a_batch_that_never_fills_waits_its_delay_out():
+    """One request a second waits 25 ms for a batch of eight, whatever the fleet: 20 ms cannot be kept. At 2,000/s eight are there in 4 ms."""
+    service = BatchService((0.001,) * 8, 4, 0.0, Grade.MEASURED)
+    kept = Promise(latency_s=0.02)
+    assert capacity.needed(service, 1.0, kept, 0.025) is None and capacity.needed(service, 1.0, kept, 0.015) == 1
+    assert capacity.needed(service, 2000.0, kept, 0.025) == 1
+
+
+def test_no_traffic_at_all_is_an_answer():
+    demand = from_hours([0.0] * 24)
+    for option in capacity.options(demand, ONE, Promise(latency_s=5.0), Capacity(), AT_ONCE):
+        assert (option.paid.max(), option.busy, option.missed, option.idle) == (1, 0.0, 0.0, 1.0)
+    assert capacity.shared_copies(ONE, 0.0, 1, Promise(latency_s=5.0)) == 16
+
+
 # -- a window ---------------------------------------------------------------------------------
 
 
@@ -203,6 +375,16 @@ def test_a_fixed_fleet_by_hand():
     assert set(option.paid) == {4} and option.instance_hours_per_day == pytest.approx(96) and option.busy == pytest.approx(0.5, rel=1e-6)
     assert option.instance_hours_per_month == pytest.approx(4 * 730) and option.idle == pytest.approx(0.5, rel=1e-6) and option.missed < 0.01
     assert found["scheduled"].instance_hours_per_day < 80 and found["target_tracking"].busy <= 0.62
+
+
+def test_a_declared_fleet_stands_beside_what_is_needed():
+    """3/s at the peak, 1/s each: 4 are needed, 6 are declared. 6 x 24 h, and 2/s on average are a third of them."""
+    demand = from_hours([1.0] * 12 + [3.0] * 12)
+    found = capacity.options(demand, ONE, Promise(latency_s=60.0), Capacity(), AT_ONCE, declared=6)
+    assert [option.name for option in found] == ["declared", "fixed", "scheduled", "target_tracking"]
+    assert found[0].instance_hours_per_day == 144 and found[0].busy == pytest.approx(1 / 3, rel=1e-6) and set(found[1].paid) == {4}
+    quick = capacity.options(demand, ONE, Promise(latency_s=60.0), Capacity(scaling="scheduled"), AT_ONCE, declared=6, quick=True)
+    assert [option.name for option in quick] == ["declared", "scheduled"] and quick[0] is not found[0] and quick[0].missed == found[0].missed
 
 
 def test_states_and_single_requests_agree(monkeypatch):

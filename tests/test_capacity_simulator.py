@@ -1,5 +1,6 @@
 """The simulator against theory and by hand."""
 
+import heapq
 import math
 
 import numpy as np
@@ -77,6 +78,62 @@ def test_m_g_1(load, draw, variation, start, phases):
     out = run(load, 1, draw)
     assert out.waiting_mean_s == pytest.approx(queueing.mg1_wait_mean(load, 1.0, variation), rel=0.01)
     assert out.quantile_s(0.99) == pytest.approx(queueing.mph1_wait_quantile(load, start, phases, 0.99), rel=0.03)
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("kind", ["exponential", "hyperexponential", "lognormal"])
+def test_waiting_is_that_of_lindley_s_recursion(load, kind):
+    """W(n+1) = max(0, W(n) + S(n) - A(n+1)), so W is the sum so far less its least value. The services vary three times their mean at most.
+
+    The same draws, so no tolerance for chance: heavy tails take too many requests for their closed form.
+    """
+    generator, count = np.random.default_rng(41), 200_000
+    gaps, spread = generator.standard_exponential(count) / load, math.sqrt(math.log(10))
+    services = {
+        "exponential": generator.standard_exponential(count),
+        "hyperexponential": two_kinds(generator, count),
+        "lognormal": np.exp(spread * generator.standard_normal(count) - spread**2 / 2),  # variation 3: ln(1 + 9)
+    }[kind]
+    out = simulate(np.cumsum(gaps), [1.0], factors=[services], of_wait=True)
+    steps = np.concatenate([[0.0], np.cumsum(services[:-1] - gaps[1:])])
+    waits = steps - np.minimum.accumulate(np.minimum(steps, 0.0))
+    assert out.waiting_mean_s == pytest.approx(waits.mean(), rel=1e-9)
+    assert out.quantile_s(0.99) == pytest.approx(np.quantile(waits, 0.99), rel=0.005)
+
+
+def by_events(arrivals, table, workers, delay):
+    """(waits, latencies, batches) by a list of events: arrival, delay over, worker free. Slow and plain."""
+    events = [(at, 0, place) for place, at in enumerate(arrivals)] + [(at + delay, 1, place) for place, at in enumerate(arrivals)]
+    heapq.heapify(events)
+    queue, free, batches = [], workers, 0
+    begun, done = np.zeros(len(arrivals)), np.zeros(len(arrivals))
+    while events:
+        now = events[0][0]
+        while events and events[0][0] == now:
+            _, what, place = heapq.heappop(events)
+            if what == 0:
+                queue.append(place)
+            free += what == 2
+        while free and queue and (len(queue) >= len(table) or arrivals[queue[0]] + delay <= now):
+            batch, queue = queue[: len(table)], queue[len(table) :]
+            begun[batch], done[batch] = now, now + table[len(batch) - 1]
+            free, batches = free - 1, batches + 1
+            heapq.heappush(events, (now + table[len(batch) - 1], 2, -1))
+    return begun - arrivals, done - arrivals, batches
+
+
+def test_batches_workers_and_delays_against_a_list_of_events():
+    """Sixty queues from a tenth of their capacity to beyond it."""
+    generator = np.random.default_rng(5)
+    for _ in range(60):
+        most, workers = (int(value) for value in generator.integers(1, [9, 6]))
+        table, delay = np.sort(generator.random(most)) * 0.1 + 0.02, float(generator.choice([0, 0.005, 0.03, 0.2]))
+        rate = workers * most / table[-1] * generator.choice([0.1, 0.5, 0.9, 1.3])
+        arrivals = np.cumsum(generator.standard_exponential(300)) / rate
+        waits, latencies, batches = by_events(arrivals, table, workers, delay)
+        out = simulate(arrivals, table, workers=workers, delay_s=delay, bound_s=0.1)
+        assert out.waiting_mean_s == pytest.approx(waits.mean(), abs=1e-12) and out.latency_mean_s == pytest.approx(latencies.mean(), abs=1e-12)
+        assert out.batches == batches and out.missed == (latencies > 0.1).sum()
 
 
 # -- by hand ----------------------------------------------------------------------------------

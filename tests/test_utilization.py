@@ -1,10 +1,13 @@
 """Step 5: offered load against capacity, by hand."""
 
+import sys
+
 import numpy as np
 import pytest
 from example_questions import measured, question, stated
 from neuronfit import compare, profile, utilization
 from neuronfit.capacity import answer, sharing
+from neuronfit.capacity.demand import demand_of
 from neuronfit.errors import MissingPackage
 from neuronfit.provenance import Estimated, Grade, Quantity
 from neuronfit.record import Compile, CompileOfTarget, read
@@ -171,12 +174,40 @@ def test_policy_capacity_chooses_what_stands_for_a_target(tmp_path):
     assert options_of(row)["fixed"].fewest == 11  # 10 and a spare one
 
 
-def test_a_declared_count_is_the_fixed_fleet_and_its_lateness_a_warning(tmp_path):
-    """11 of 2,168/s carry 24,000/s at a load of 1.006: the peak hour is lost."""
+def test_a_declared_count_stands_for_the_target_and_its_lateness_is_a_warning(tmp_path):
+    """11 of 2,168/s carry 24,000/s at a load of 1.006: the peak hour is lost. 12 keep it, and stand beside."""
     record, rows = estimated(question(tmp_path, baseline__count=11, **BUSY))
-    assert options_of(rows["l4"])["fixed"].most == 11 and rows["l4"].missed.value > 0.05
+    options = options_of(rows["l4"])
+    assert options["declared"].most == 11 and options["fixed"].most == 12 and rows["l4"].chosen == "declared" and rows["l4"].missed.value > 0.05
+    assert rows["l4"].instance_hours_per_day.value == 264 and "declared" not in options_of(rows["inf2"])
     found = [finding for finding in record.findings if finding.code == "objective_missed_under_load"]
-    assert [finding.target for finding in found] == ["l4"] and "1% may be" in found[0].because
+    assert [finding.target for finding in found] == ["l4"] and "with the declared fleet, 1% may be" in found[0].because
+    assert "Simulated with the fixed fleet: l4 as declared 264 instance-hours a day, " in record.bottom_line
+    [more] = [finding for finding in record.findings if finding.code == "objective_needs_more" and finding.target == "l4"]
+    assert more.because == "12 keep the objective at the peak; 11 declared"
+
+
+def test_more_declared_than_needed_is_said_spare_ones_counted(tmp_path):
+    """12 are needed; over three zones 18 (six in each, any two hold 12). 20 are two too many, 18 are right, 12 too few with zones."""
+    zones = {"policy": {"capacity": {"zones": 3}}}
+    said = {}
+    for count in (20, 18, 12):
+        record, _ = estimated(question(tmp_path / str(count), baseline__count=count, **zones, **BUSY))
+        said[count] = [(entry.code, entry.because) for entry in record.findings if entry.target == "l4" and "objective" in entry.because]
+    assert said[20] == [
+        (
+            "declared_above_needed",
+            "20 instances are declared, 18 keep the objective at the peak, spare ones and zones of policy.capacity included",
+        )
+    ]
+    assert said[18] == [] and said[12] == [
+        ("objective_needs_more", "12 keep the objective at the peak, 18 with the spare ones and zones of policy.capacity; 12 declared")
+    ]
+
+
+def test_with_a_policy_that_scales_the_declared_fleet_is_only_shown(tmp_path):
+    _, rows = estimated(question(tmp_path, baseline__count=14, policy={"capacity": {"scaling": "scheduled"}}, **BUSY))
+    assert rows["l4"].chosen == "scheduled" and options_of(rows["l4"])["declared"].instance_hours_per_day.value == 336
 
 
 def test_an_objective_below_one_batch_cannot_be_kept_by_any_fleet(tmp_path):
@@ -215,6 +246,12 @@ def test_a_start_takes_the_weights_of_step_1_and_a_cold_compile_of_step_3(tmp_pa
         asked.dossier.admit(Compile(workload=asked.ref, source=source, bottom_line="made by hand", targets=(row,)))
         start = answer.start_up(asked, asked.target("inf2"))
         assert start.compile_s == seconds and start.load_s == pytest.approx(0.438, abs=0.001) and start.launch_s == 120
+        _, rows = estimated(asked)
+        said = "cold compile 310 s (step 3)" if seconds else "compile cache warm"
+        assert rows["inf2"].start_up.value == pytest.approx(120.438 + seconds, abs=0.001)
+        assert rows["inf2"].start_up.why == f"launch and image 120 s, weights 0.438 s, {said}"
+        if seconds:  # trn1 has no row in step 3
+            assert rows["trn1"].start_up.why.endswith("cold compile not known (step 3), counted as nothing")
 
 
 def test_without_numba_the_bound_stays_and_the_reason_is_said(tmp_path, monkeypatch):
@@ -266,6 +303,55 @@ def test_tokens_of_a_trace_load_a_generating_fleet(tmp_path):
     fixed = options_of(row)["fixed"]
     assert fixed.most == row.needed.value >= 4
     assert fixed.busy.value == pytest.approx(333 / (fixed.most * 120.29), rel=0.05)
+
+
+def test_a_trace_of_an_hour_is_no_week_and_that_is_said(tmp_path):
+    record, _ = estimated(question(tmp_path, traffic={"trace": {"file": str(trace_file(tmp_path))}}))
+    [found] = [finding for finding in record.findings if finding.code == "window_below_a_week"]
+    assert found.because.startswith("the trace covers 0.66") and "nights and weekends" in found.because
+    record, _ = estimated(question(tmp_path / "profile"))
+    assert all(finding.code != "window_below_a_week" for finding in record.findings)
+
+
+def test_a_figure_is_reckoned_to_the_lengths_of_the_trace(tmp_path):
+    """400/s at 128 and 84 tokens, 4 at a time, 60 ms to the first: a round of 0.84 s, 0.6 s of it steps of 1 / 140 s.
+
+    The trace has prompts of 1,024 and answers of 200 tokens on average: four prompts of 0.48 s and 200 steps are 3.349 s for 800 tokens.
+    """
+    asked = question(tmp_path, "flan-t5-xl", traffic={"trace": {"file": str(trace_file(tmp_path))}})
+    values = {"throughput_per_s": 400.0, "ttft_p50_s": 0.06, "tpot_p50_s": 0.01}
+    row = stated(asked, "trn1-32", imported=True, batch=4, values=values, output_length=84, tp_degree=8)
+    asked.dossier.admit(row.model_copy(update={"result_unit": "token"}))
+    record, rows = estimated(asked)
+    [line, *lines] = (tmp_path / "trace.csv").read_text().splitlines()
+    prompt, output = np.array([[int(cell) for cell in line.split(",")[1:]] for line in lines]).mean(axis=0)
+    by_hand = 4 * output / (4 * prompt * 0.06 / 128 + output * 0.6 / 84)
+    found = rows["trn1-32"]
+    assert found.capacity_per_instance.value == pytest.approx(by_hand, rel=1e-9) and found.capacity_per_instance.grade is Grade.ESTIMATED
+    assert found.busy_mean.value == pytest.approx(found.offered_mean.value / found.instances.value / by_hand)
+    assert found.service.input_tokens == pytest.approx(prompt) and found.service.output_tokens == pytest.approx(output)
+    said = [finding for finding in record.findings if finding.code == "figure_at_other_lengths"]
+    assert [finding.target for finding in said] == ["trn1-32"] and "from its time to first token and its steps" in said[0].because
+    assert "sequence_length: 10" in said[0].next
+
+
+def test_a_trace_too_long_to_keep_still_says_its_lengths(tmp_path, monkeypatch):
+    """Every fifth of 4,000 rows: 800 of 1,024 and 200 tokens on average (uniform, so within 5 %)."""
+    monkeypatch.setattr(sys.modules["neuronfit.capacity.demand"], "EVERY_RECORDED", 999)
+    asked = question(tmp_path, "flan-t5-xl", traffic={"trace": {"file": str(trace_file(tmp_path))}})
+    demand = demand_of(asked)
+    assert demand.arrivals_s is None and len(demand.lengths) == 800
+    assert np.array(demand.lengths).mean(axis=0) == pytest.approx([1024, 200], rel=0.05)
+
+
+def test_lengths_of_a_profile_are_those_it_declares(tmp_path):
+    """Half of 64 and half of 192 tokens have the mean of the figure, 128: nothing is reckoned, but the requests differ."""
+    asked = question(tmp_path, "flan-t5-xl", traffic__sequence_lengths={64: 1, 192: 1})
+    demand = demand_of(asked)
+    assert sorted(set(demand.lengths)) == [(64.0, 84.0), (192.0, 84.0)] and len(demand.lengths) == 1000
+    record, rows = estimated(asked)
+    assert rows["trn1-32"].service.reckoned is None and all(finding.code != "figure_at_other_lengths" for finding in record.findings)
+    assert demand_of(question(tmp_path / "none", "flan-t5-xl")).lengths == ()
 
 
 # -- sharing with other models -----------------------------------------------------------------

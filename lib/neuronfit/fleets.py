@@ -23,6 +23,9 @@ class ServiceOfTarget(_Frozen):
     largest_batch: int = Field(description="requests of a batch, or sequences of a copy at a time")
     latency_s: dict[int, float] = Field(description="batch size -> latency of the batch, or sequences at work -> time of a decode step")
     prefill_s: Optional[float] = Field(None, description="generation: reading one input token")
+    input_tokens: Optional[float] = Field(None, description="generation: mean of the requests that are simulated, those of the traffic where known")
+    output_tokens: Optional[float] = Field(None, description="generation: the same, written")
+    reckoned: Optional[str] = Field(None, description="generation: how a figure at other lengths stands for the traffic; null: the lengths are alike")
     cache_sequences: Optional[float] = Field(
         None, description="generation: sequences whose keys and values fit beside the weights; null: no bound known"
     )
@@ -33,7 +36,7 @@ class ServiceOfTarget(_Frozen):
 class ScalingOption(_Frozen):
     """One way of running the fleet over the window."""
 
-    name: Literal["fixed", "scheduled", "target_tracking"]
+    name: Literal["declared", "fixed", "scheduled", "target_tracking"]
     fewest: int = Field(description="instances paid for in the quietest minute")
     most: int = Field(description="instances paid for in the busiest minute")
     instance_hours_per_day: Quantity

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 from neuronfit.model import TASKS
 from neuronfit.params import HOURS_PER_MONTH, SECONDS_PER_MONTH, HostCost, Target
-from neuronfit.profile import length_shares
+from neuronfit.profile import length_shares, trace_of
 from neuronfit.provenance import Grade, Quantity
 from neuronfit.question import Question
 from neuronfit.record import Measurement, UtilizationOfTarget
@@ -112,7 +112,7 @@ def fleet_of(question: Question, target: Target, load: UtilizationOfTarget) -> O
         hours, because = simulated.value, f"step 5, simulated with the {(load.chosen or 'fixed').replace('_', ' ')} fleet"
     else:
         hours, because = load.instances.value * HOURS_PER_MONTH, f"step 5, {load.instances.value:.0f} running all {HOURS_PER_MONTH:.0f} h"
-    elastic = simulated is not None and simulated.known and load.chosen not in (None, "fixed")
+    elastic = simulated is not None and simulated.known and load.chosen not in (None, "fixed", "declared")
     costs = [entry for entry in question.params.pricing.surroundings if entry.target in (None, target.name)]
     return Fleet(
         hours=hours,
@@ -121,7 +121,7 @@ def fleet_of(question: Question, target: Target, load: UtilizationOfTarget) -> O
         load=load.offered_peak.value / load.capacity_per_instance.value,
         capacity_per_s=load.capacity_per_instance.value,
         asked_per_s=load.offered_mean.value,
-        grows="declared" if target.count else "elastic" if elastic else "fixed",
+        grows="elastic" if elastic else "declared" if target.count else "fixed",
         fewest=float(question.params.policy.capacity.min_count),
         usd_per_month=float(sum(Decimal(str(entry.usd_per_month)) for entry in costs)),
         usd_per_million=float(sum(Decimal(str(entry.usd_per_million)) for entry in costs)),
@@ -165,10 +165,12 @@ def per_unit(question: Question, figure: Measurement, usd_per_million: Quantity)
     mean = sum(length * share for length, share in shares.items()) if shares else float(figure.settings.sequence_length or shape.sequence_length)
     from_where = "by the mean length that comes, padding not counted" if shares else "every input as long as the shape"
     if figure.result_unit == "token":
-        written = figure.settings.output_length or shape.output_length
+        trace = trace_of(question)
+        recorded = trace.output_tokens.mean if trace is not None and trace.output_tokens is not None else None
+        written = recorded or figure.settings.output_length or shape.output_length
         found = {"output token": usd_per_million}
         if written:
-            found["request"] = _times(usd_per_million, written, f"{written} output tokens a request")
+            found["request"] = _times(usd_per_million, written, f"{written:,.4g} output tokens a request")
             found["input token"] = _times(usd_per_million, written / mean, from_where)
         return found
     found = {"request" if generates else figure.result_unit: usd_per_million}

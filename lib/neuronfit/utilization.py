@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from typing import Optional
 
 from neuronfit.capacity import answer, sharing
+from neuronfit.capacity.arrivals import WEEK_S
 from neuronfit.capacity.demand import demand_of
 from neuronfit.capacity.fleet import Demand
+from neuronfit.capacity.scaling import spread
 from neuronfit.capacity.service import promise
 from neuronfit.params import Target
 from neuronfit.profile import offered
@@ -28,6 +30,9 @@ __all__ = ["busy", "estimate", "headline", "instances_for", "observed"]
 
 _FAR = 2.0
 """Times that observed and modelled busyness may lie apart before it is said."""
+
+_MOST_OF_A_WEEK = 0.95
+"""A window from this share of a week on stands for a week."""
 
 
 def estimate(question: Question, demand: Optional[Demand] = None) -> Utilization:
@@ -46,7 +51,7 @@ def estimate(question: Question, demand: Optional[Demand] = None) -> Utilization
             formula="busy = offered load / (instances x throughput); a simulated fleet where there is a demand",
             inputs={row.target: str(row.capacity_per_instance.grade or "absent") for row in rows},
         ),
-        findings=tuple(_findings(question, rows, traffic, comparison)),
+        findings=(*_findings(question, rows, traffic, comparison), *_about_window(demand)),
         bottom_line=_bottom_line(question, rows, traffic),
         targets=rows,
         demand=demand.how if demand else None,
@@ -78,7 +83,7 @@ def busy(rate_per_s: float, instances: int, capacity_per_s: float) -> float:
 def _of_target(
     question: Question, target: Target, figure: Optional[Measurement], traffic: Asked, demand: Optional[Demand], base: Optional[Measurement]
 ) -> UtilizationOfTarget:
-    capacity = figure.quantity("throughput_per_s") if figure else absent("1/s", "no throughput is known yet (step 4)")
+    capacity = answer.capacity_for(question, target, figure, demand) if figure else absent("1/s", "no throughput is known yet (step 4)")
     mean, peak = (_offered(value, name in traffic.recorded) for name, value in (("mean", traffic.mean_per_s), ("peak", traffic.peak_per_s)))
     if not capacity.known or not mean.known:
         why = capacity.why if not capacity.known else mean.why
@@ -197,6 +202,12 @@ def _about_fleets(question: Question, rows: tuple[UtilizationOfTarget, ...]) -> 
     """What the simulation says about the objective."""
     kept, findings = promise(question.params.objective), []
     for row in rows:
+        if row.service is not None and row.service.reckoned:
+            length = f"sequence_length: {row.service.input_tokens:.0f}, output_length: {row.service.output_tokens:.0f}"
+            next_ = f"measure at these lengths: workload.shapes: [{{batch_size: {row.service.largest_batch}, {length}}}]"
+            findings.append(
+                Finding(severity=Severity.WARNING, code="figure_at_other_lengths", because=row.service.reckoned, next=next_, target=row.target)
+            )
         if row.not_simulated:
             findings.append(Finding(severity=Severity.NOTE, code="not_simulated", because=row.not_simulated, target=row.target))
         elif row.needed is not None and not row.needed.known:
@@ -207,20 +218,49 @@ def _about_fleets(question: Question, rows: tuple[UtilizationOfTarget, ...]) -> 
             because = f"{_share(row.missed.value)} of the requests are late with the {row.chosen} fleet, {_share(kept.allowed)} may be"
             next_ = "raise policy.capacity.min_count, lower target_utilization, or raise count"
             findings.append(Finding(severity=Severity.WARNING, code="objective_missed_under_load", because=because, next=next_, target=row.target))
-        declared = question.target(row.target).count is not None
-        if not declared and row.needed is not None and row.needed.known and row.needed.value > row.instances.value:
-            because = (
-                f"{row.needed.value:.0f} instances keep the objective at the peak, the {row.instances.value:.0f} that cover it at full load do not"
-            )
-            findings.append(
-                Finding(
-                    severity=Severity.NOTE, code="objective_needs_more", because=because, next="reckon with the simulated fleet", target=row.target
-                )
-            )
+        if row.needed is not None and row.needed.known:
+            findings += _against_needed(question, row)
     if any(row.options for row in rows) and kept.made and math.isinf(kept.latency_s) and math.isinf(kept.ttft_s):
         because = "the objective bounds the time per token only, so waiting for the first token counts as nothing"
         findings.append(Finding(severity=Severity.NOTE, code="waiting_not_bounded", because=because, next="add objective.ttft_p99_ms"))
     return findings
+
+
+def _against_needed(question: Question, row: UtilizationOfTarget) -> list[Finding]:
+    """The declared fleet, or the one that covers the peak at full load, against the one that keeps the objective."""
+    declared, needed, have = question.target(row.target).count, int(row.needed.value), int(row.instances.value)
+    wanted = spread(needed, question.params.policy.capacity)
+    if declared is None:
+        if needed <= have:
+            return []
+        because = f"{needed} instances keep the objective at the peak, the {have} that cover it at full load do not"
+        next_ = "reckon with the simulated fleet"
+    elif declared < wanted:
+        spare = "" if wanted == needed else f", {wanted} with the spare ones and zones of policy.capacity"
+        because, next_ = f"{_keep(needed)} the objective at the peak{spare}; {declared} declared", "raise count, or scale with the load"
+    elif declared > wanted:
+        spare = "" if wanted == needed else ", spare ones and zones of policy.capacity included"
+        because = f"{declared} instances are declared, {_keep(wanted)} the objective at the peak{spare}"
+        next_ = "right-size before moving: lower count, or say in policy.capacity what the others are for"
+        return [Finding(severity=Severity.NOTE, code="declared_above_needed", because=because, next=next_, target=row.target)]
+    else:
+        return []
+    return [Finding(severity=Severity.NOTE, code="objective_needs_more", because=because, next=next_, target=row.target)]
+
+
+def _keep(number: int) -> str:
+    return f"{number} keep" + ("s" if number == 1 else "")
+
+
+def _about_window(demand: Optional[Demand]) -> list[Finding]:
+    """A trace of less than a week says nothing of the rest: what is said of a day, a week or a month repeats it."""
+    if demand is None or demand.repeats or demand.window_s >= _MOST_OF_A_WEEK * WEEK_S:
+        return []
+    hours = demand.window_s / 3600
+    lacking = "nights and weekends" if hours < 24 else "the rest of the week"
+    because = f"the trace covers {hours:.3g} of the 168 h of a week; hours and money of a day, a week and a month are those of its mean hour, so {lacking} count as if alike"
+    next_ = "record a week, or declare traffic.mean_per_s and daily_shape beside the trace"
+    return [Finding(severity=Severity.NOTE, code="window_below_a_week", because=because, next=next_)]
 
 
 def _share(value: float) -> str:
@@ -242,10 +282,12 @@ def _bottom_line(question: Question, rows: tuple[UtilizationOfTarget, ...], traf
     fleets = [row for row in known if row.instance_hours_per_day is not None and row.instance_hours_per_day.known]
     if not fleets:
         return said
+    named = [(row, " as declared" if row.chosen == "declared" else "") for row in fleets]
     each = "; ".join(
-        f"{row.target} {metric('instance_hours').number(row.instance_hours_per_day.value)} instance-hours a day{_late(row)}" for row in fleets
+        f"{row.target}{how} {metric('instance_hours').number(row.instance_hours_per_day.value)} instance-hours a day{_late(row)}"
+        for row, how in named
     )
-    return f"{said} Simulated with the {fleets[0].chosen.replace('_', ' ')} fleet: {each}."
+    return f"{said} Simulated with the {question.params.policy.capacity.scaling.replace('_', ' ')} fleet: {each}."
 
 
 def _late(row: UtilizationOfTarget) -> str:

@@ -23,9 +23,21 @@ from neuronfit.provenance import Grade, Quantity, absent
 from neuronfit.question import Question
 from neuronfit.record import Compatibility, Compile, Measurement, Profile
 
-__all__ = ["assumptions", "curve_of", "hourly", "option_of", "simulated", "start_up", "usd_per_hour"]
+__all__ = [
+    "assumptions",
+    "capacity_for",
+    "chosen_name",
+    "curve_of",
+    "hourly",
+    "option_of",
+    "simulated",
+    "start_up",
+    "start_up_said",
+    "usd_per_hour",
+]
 
 WEEK_DAYS = 7
+ALONE = "one request alone takes longer, its spread and the batch delay included"
 
 
 def simulated(question: Question, target: Target, figure: Measurement, demand: Demand, base: Optional[Measurement] = None) -> dict[str, Any]:
@@ -34,7 +46,7 @@ def simulated(question: Question, target: Target, figure: Measurement, demand: D
     ``figure`` and ``base`` are the measurements that stand for the target and for the baseline.
     """
     try:
-        return _answers(question, target, figure, demand, base, service_of(question, target, figure))
+        return _answers(question, target, figure, demand, base, service_of(question, target, figure, demand.lengths))
     except NeuronFitError as error:
         return {"not_simulated": str(error)}
 
@@ -44,14 +56,16 @@ def _answers(
 ) -> dict[str, Any]:
     settings, kept = question.params.policy.capacity, promise(question.params.objective)
     delay = settings.batch_delay_ms / 1e3
-    found = fleet.options(demand, service, kept, settings, start_up(question, target), declared=target.count)
-    chosen = next(option for option in found if option.name == settings.scaling)
+    start = start_up(question, target)
+    found = fleet.options(demand, service, kept, settings, start, declared=target.count)
+    chosen = next(option for option in found if option.name == chosen_name(target, settings.scaling))
     count = fleet.needed(service, demand.peak_per_s, kept, delay, settings.seed)
     usd = usd_per_hour(question, target.instance_type)
     sizes = _sizes(question, target, figure, demand, kept, delay)
     return {
         "service": _service(service),
-        "needed": _number(count, "instances", "no number of instances keeps the objective: one batch alone takes longer"),
+        "needed": _number(count, "instances", f"no number of instances keeps the objective: {ALONE}"),
+        "start_up": start_up_said(question, target, start),
         "options": tuple(option_of(option, usd) for option in found),
         "chosen": chosen.name,
         "instance_hours_per_day": _number(chosen.instance_hours_per_day, "h"),
@@ -61,8 +75,8 @@ def _answers(
         "latency_at_load": curve_of(fleet.latency_at_load(service, 1, kept, delay, settings.seed)),
         "sizes": sizes,
         "smallest": next((size.instance_type for size in sizes if size.needed.known), None),
-        "shared": _shared(question, target, service, demand, kept, delay, count),
-        "break_even_ratio": _break_even(question, target, service, base),
+        "shared": _shared(question, target, service, demand, kept, delay, count and (target.count or count)),
+        "break_even_ratio": _break_even(question, target, service, base, demand),
     }
 
 
@@ -113,6 +127,9 @@ def _service(service: Service) -> ServiceOfTarget:
         largest_batch=service.slots if generates else service.largest_batch,
         latency_s={size: table[size - 1] for size in sizes},
         prefill_s=service.prefill_s if generates else None,
+        input_tokens=service.input_tokens if generates else None,
+        output_tokens=service.output_tokens if generates else None,
+        reckoned=(service.reckoned or None) if generates else None,
         cache_sequences=sequences if math.isfinite(sequences) else None,
         grade=service.grade,
         said=service.said,
@@ -127,6 +144,45 @@ def start_up(question: Question, target: Target) -> StartUp:
     cold = row.compile_time.value if settings.compile_cache == "cold" and row and row.compile_time and row.compile_time.known else 0.0
     load = weights.value / settings.load_bytes_per_s if weights and weights.known else 0.0
     return StartUp(settings.reaction_s, settings.launch_s, load, cold)
+
+
+def start_up_said(question: Question, target: Target, start: StartUp) -> Quantity:
+    """The start-up in seconds with its parts in words; what is not known is said to count as nothing."""
+    cold = question.params.policy.capacity.compile_cache == "cold"
+    weights = f"weights {start.load_s:.3g} s" if start.load_s else "weights not known (step 1), counted as nothing"
+    if not cold:
+        compiled = "compile cache warm"
+    elif start.compile_s:
+        compiled = f"cold compile {start.compile_s:.4g} s (step 3)"
+    else:
+        built = question.dossier.latest(Compile)
+        row = built.row(target.name) if built else None
+        needless = row is not None and row.status == "not_needed"
+        compiled = "no compilation needed" if needless else "cold compile not known (step 3), counted as nothing"
+    why = f"launch and image {start.launch_s:.4g} s, {weights}, {compiled}"
+    return Quantity(value=start.lag_s, unit="s", grade=Grade.ESTIMATED, why=why)
+
+
+def chosen_name(target: Target, scaling: str) -> str:
+    """The option that stands for a target: its declared fleet where it has one and the policy is a fixed fleet, else the policy."""
+    return "declared" if target.count and scaling == "fixed" else scaling
+
+
+def capacity_for(question: Question, target: Target, figure: Measurement, demand: Optional[Demand]) -> Quantity:
+    """Results per second of one instance at the lengths of the traffic: as the figure has it, or reckoned from it for generation at others."""
+    stated = figure.quantity("throughput_per_s")
+    if demand is None or not demand.lengths or figure.result_unit != "token":
+        return stated
+    try:
+        service = service_of(question, target, figure, demand.lengths)
+    except NeuronFitError:
+        return stated
+    if not isinstance(service, GenerationService) or not service.reckoned or not stated.known:
+        return stated
+    factor = service.capacity_per_s / stated.value
+    ends = {} if stated.low is None else {"low": stated.low * factor, "high": stated.high * factor}
+    why = f"{stated.value:.4g}/s of the figure, reckoned to {service.input_tokens:,.0f} input and {service.output_tokens:,.0f} output tokens"
+    return stated.model_copy(update={"value": service.capacity_per_s, "grade": Grade.ESTIMATED, "why": why, **ends})
 
 
 def assumptions(question: Question, demand: Demand) -> tuple[str, ...]:
@@ -168,11 +224,15 @@ def _sizes(question: Question, target: Target, figure: Measurement, demand: Dema
         top = figure if own else best(rows, objective)
         if top is None:
             continue
-        service = service_of(question, target, figure) if own else from_rows(question, entry.instance_type, target.path, rows, top)
+        service = (
+            service_of(question, target, figure, demand.lengths)
+            if own
+            else from_rows(question, entry.instance_type, target.path, rows, top, demand.lengths)
+        )
         count = fleet.needed(service, demand.peak_per_s, kept, delay_s, seed)
         capacity = Quantity(value=service.capacity_per_s, unit="1/s", grade=service.grade)
         busy = None if count is None else demand.mean_per_s / (count * service.capacity_per_s)
-        why = "one batch alone takes longer than the objective"
+        why = ALONE
         found[(*same, entry.instance_type)] = SizeOfInstance(
             instance_type=entry.instance_type,
             capacity=capacity,
@@ -228,12 +288,12 @@ def usd_per_hour(question: Question, instance_type: str) -> Optional[float]:
         return None
 
 
-def _break_even(question: Question, target: Target, service: Service, figure: Optional[Measurement]) -> Optional[Quantity]:
+def _break_even(question: Question, target: Target, service: Service, figure: Optional[Measurement], demand: Demand) -> Optional[Quantity]:
     """Candidate against the baseline's figure, both at capacity, on the question's price basis; ``None`` for the baseline itself."""
     base = question.params.baseline
     if target.name == base.name:
         return None
-    theirs = figure.quantity("throughput_per_s").value if figure else None
+    theirs = capacity_for(question, base, figure, demand).value if figure else None
     mine_usd, base_usd = usd_per_hour(question, target.instance_type), usd_per_hour(question, base.instance_type)
     if not theirs or not mine_usd or not base_usd:
         return absent("ratio", "a throughput or a price of one side is not known")

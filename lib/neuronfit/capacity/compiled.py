@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def kernel(name: str) -> Callable[..., Any]:
     except ImportError:
         raise MissingPackage("the simulator needs a package that is not installed", "numba", next='pip install "neuronfit[workbook]"') from None
     loop = {"serve": serve_loop, "generate": generate_loop}[name]
+    sift = numba.njit(nogil=True, inline="always")(_sift_down)
+    loop = FunctionType(loop.__code__, {**loop.__globals__, "_sift_down": sift}, loop.__name__)
     folder = Path(os.environ.get("NEURONFIT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neuronfit")
     before = numba.config.CACHE_DIR
     if sys.stderr.isatty() and not any(folder.rglob(f"compiled.{loop.__name__}*.nbi")):
@@ -55,6 +58,22 @@ def kernel(name: str) -> Callable[..., Any]:
         return numba.njit(nogil=True)(loop)
     finally:
         numba.config.CACHE_DIR = before
+
+
+def _sift_down(free: np.ndarray, load: np.ndarray, count: int, at: float, size: int) -> None:
+    """Put (``at``, ``size``) in the place of the top of a heap of ``count``; compiled into the loops, which call it once a batch."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            break
+        if child + 1 < count and free[child + 1] < free[child]:
+            child += 1
+        if free[child] >= at:
+            break
+        free[place], load[place] = free[child], load[child]
+        place = child
+    free[place], load[place] = at, size
 
 
 def serve_loop(
@@ -117,18 +136,7 @@ def serve_loop(
             while state[1] > 0 and state[0] > 0:  # drain those that are free first
                 state[0] -= 1
                 state[1] -= 1
-                moved, moved_load, place = free[state[0]], load[state[0]], 0
-                while True:
-                    child = 2 * place + 1
-                    if child >= state[0]:
-                        break
-                    if child + 1 < state[0] and free[child + 1] < free[child]:
-                        child += 1
-                    if free[child] >= moved:
-                        break
-                    free[place], load[place] = free[child], load[child]
-                    place = child
-                free[place], load[place] = moved, moved_load
+                _sift_down(free, load, state[0], free[state[0]], load[state[0]])
         if begin == np.inf:  # no worker now or ever again: what is left waits for ever
             for place in range(head, count):
                 totals[4] += 1
@@ -146,18 +154,7 @@ def serve_loop(
         if factors.shape[0] > 0:
             service *= factors[head]
         end = begin + service
-        place = 0
-        while True:
-            child = 2 * place + 1
-            if child >= state[0]:
-                break
-            if child + 1 < state[0] and free[child + 1] < free[child]:
-                child += 1
-            if free[child] >= end:
-                break
-            free[place], load[place] = free[child], load[child]
-            place = child
-        free[place], load[place] = end, size
+        _sift_down(free, load, state[0], end, size)
         for place in range(head, head + size):
             state[3] += 1
             if state[3] <= skip:

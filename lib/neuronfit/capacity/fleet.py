@@ -1,7 +1,7 @@
 """Instances over a window of traffic: how many keep the objective, what each scaling policy costs in hours, what it misses.
 
 Up to ``EVERY_REQUEST`` requests, ``EVERY_RECORDED`` of a trace, are simulated one by one with every coming and going of instances. Above that, each distinct state
-(load, instances) of the window is simulated once as a stretch of ``STRETCH`` requests and weighted by the requests that meet it, and
+(load, instances) of the window is simulated once as a stretch of ``STRETCH`` requests or more and weighted by the requests that meet it, and
 what piles up while the load is above capacity is followed minute by minute as a fluid. Both are reproducible to the digit.
 """
 
@@ -31,7 +31,14 @@ QUICK_GENERATED = 400_000
 """What a control of notebook 05 simulates one by one at most, requests in batches and of generation; the record simulates all."""
 
 QUICK_HOURS = (24, 12, 6, 3, 1)
-STRETCH = 20_000
+STRETCH = 50_000
+ROUNDS = 10
+LOWEST = 1e-4
+"""Load that stands for the lower end of the first step, in steps."""
+
+MOST_HELD = 4_000
+"""Requests at work at a time in the largest pool that is simulated."""
+
 LOAD_STEPS = 50
 """States are rounded up to a fiftieth of the capacity of their instances."""
 
@@ -49,7 +56,8 @@ class Demand:
     """Traffic of a window: results per second by minute, and the requests themselves where a trace has them.
 
     ``window_s`` may be shorter than the minutes; ``repeats``: the window follows on itself (a week of a profile). A request of a
-    trace counts ``output_tokens`` results where these are given and the service generates, one otherwise.
+    trace counts ``output_tokens`` results where these are given and the service generates, one otherwise. ``lengths`` are (input, output)
+    tokens that requests of a process are drawn from; empty: not known.
     """
 
     minute_rates: np.ndarray
@@ -60,13 +68,14 @@ class Demand:
     arrivals_s: Optional[np.ndarray] = None
     input_tokens: Optional[np.ndarray] = None
     output_tokens: Optional[np.ndarray] = None
+    lengths: tuple[tuple[float, float], ...] = ()
 
     @property
     def mean_per_s(self) -> float:
         return float(self.minute_rates.mean())
 
     def times(self, factor: float) -> "Demand":
-        """The same shape, ``factor`` times as much; a trace becomes a process with its rates."""
+        """The same shape, ``factor`` times as much; a trace becomes a process with its rates and lengths."""
         if factor == 1:
             return self
         return replace(
@@ -129,20 +138,35 @@ def _factors(service: BatchService, seed: int, sizes: list[int]) -> Iterator[np.
         yield np.exp(service.sigma * generator.standard_normal(size) - service.sigma**2 / 2)
 
 
+def _tokens(service: GenerationService, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Input and output tokens of ``count`` requests, drawn from those of the traffic; all alike where it does not say them."""
+    if not service.lengths:
+        return np.full(count, float(service.input_tokens)), np.full(count, float(service.output_tokens))
+    given = np.asarray(service.lengths)
+    drawn = given[np.random.default_rng((seed, 2)).integers(len(given), size=count)]
+    return drawn[:, 0], drawn[:, 1]
+
+
+def _held(service: Service) -> int:
+    """Requests that one instance works on at a time."""
+    return service.copies * service.slots if isinstance(service, GenerationService) else service.workers * service.largest_batch
+
+
 @lru_cache(maxsize=50_000)
-def stretch(
-    service: Service, rate_per_s: float, instances: int, kept: Promise, delay_s: float = 0.0, seed: int = 0, requests: int = STRETCH
-) -> Answer:
-    """Simulate ``requests`` requests of a steady Poisson stream of ``rate_per_s`` results; the first fifth is not counted."""
+def stretch(service: Service, rate_per_s: float, instances: int, kept: Promise, delay_s: float = 0.0, seed: int = 0, requests: int = 0) -> Answer:
+    """Simulate a steady Poisson stream of ``rate_per_s`` results: ``requests`` of them after a fifth that is not counted.
+
+    By default ``STRETCH``, or ``ROUNDS`` times what all instances hold at a time where that is more: before a fleet has filled once its
+    queue says nothing.
+    """
+    requests = requests or max(STRETCH, ROUNDS * instances * _held(service))
     skip = requests // 5
     total = requests + skip
     arrivals = _unit(seed, total) / (rate_per_s / service.results_per_request)
     if isinstance(service, GenerationService):
-        ones = np.ones(len(arrivals))
         out = simulator.generate(
             arrivals,
-            ones * service.input_tokens,
-            ones * service.output_tokens,
+            *_tokens(service, total, seed),
             service.step_s,
             prefill_s=service.prefill_s,
             cache_tokens=service.cache_tokens,
@@ -153,10 +177,9 @@ def stretch(
             latency_bound_s=kept.latency_s,
             skip=skip,
         )
-        if out.never_fits:
-            return Answer(1.0, math.inf, math.inf, math.inf)
-        p50, p99 = np.quantile(out.latency_s, [0.5, 0.99])
-        return Answer(out.missed_share, float(p50), float(p99), float(np.mean(out.ttft_s)))
+        latency, first = (np.where(np.isnan(values), np.inf, values) for values in (out.latency_s, out.ttft_s))  # what never fits waits for ever
+        p50, p99 = np.quantile(latency, [0.5, 0.99], method="higher")
+        return Answer(out.missed_share, float(p50), float(p99), float(np.mean(first)))
     factors = _factors(service, seed, [total]) if service.sigma else None
     done = simulator.simulate(
         [arrivals],
@@ -219,9 +242,9 @@ def options(
     declared: Optional[int] = None,
     quick: bool = False,
 ) -> tuple[Option, ...]:
-    """The three policies over the window: fixed, scheduled, target_tracking. ``declared`` replaces the size of the fixed fleet.
+    """The three policies over the window: fixed, scheduled, target_tracking; before them the fleet of ``declared`` instances where there is one.
 
-    ``quick``: the policy of ``settings.scaling`` alone, and what is late in the busiest hours alone where a trace has more requests than
+    ``quick``: the declared fleet and the policy of ``settings.scaling`` alone, and what is late in the busiest hours alone where a trace has more requests than
     ``QUICK_REQUESTS``, or any window of generation more than ``QUICK_GENERATED``; instances and hours are those of the whole window.
     """
     delay = settings.batch_delay_ms / 1e3
@@ -237,11 +260,11 @@ def options(
             return scheduled(rates, enough, settings, start, repeats=repeats)
         if name == "target_tracking":
             return target_tracking(rates, service.capacity_per_s, settings, start, repeats=repeats)
-        if declared:
-            return Plan("fixed", np.full(minutes, declared, np.int64), np.full(minutes, declared, np.int64))
+        if name == "declared":
+            return Plan("declared", np.full(minutes, declared, np.int64), np.full(minutes, declared, np.int64))
         return fixed(minutes, enough(demand.peak_per_s), settings)
 
-    names = (settings.scaling,) if quick else ("fixed", "scheduled", "target_tracking")
+    names = (*(("declared",) if declared else ()), *((settings.scaling,) if quick else ("fixed", "scheduled", "target_tracking")))
     return tuple(evaluate(demand, service, kept, settings, start, plan(name), quick=quick) for name in names)
 
 
@@ -264,7 +287,7 @@ def evaluate(demand: Demand, service: Service, kept: Promise, settings: Capacity
         how = f"every one of {count:,.0f} requests simulated"
     else:
         missed = _by_states(demand.minute_rates, ready.ready, service, kept, settings, start)
-        how = f"{len(np.unique(ready.ready))} fleet sizes, each state simulated over {STRETCH:,} requests"
+        how = f"{len(np.unique(ready.ready))} fleet sizes, each state simulated over {STRETCH:,} requests or more"
     return Option(plan.name, plan.paid, plan.ready, mean_paid * 24, mean_paid * HOURS_PER_MONTH, busy, missed, how, where)
 
 
@@ -337,12 +360,11 @@ def _every_request(demand: Demand, service: Service, kept: Promise, settings: Ca
     if len(arrivals) == 0:
         return 0.0
     if isinstance(service, GenerationService):
-        prompts = demand.input_tokens if demand.input_tokens is not None else np.full(len(arrivals), float(service.input_tokens))
-        outputs = demand.output_tokens if demand.output_tokens is not None else np.full(len(arrivals), float(service.output_tokens))
+        drawn = _tokens(service, len(arrivals), settings.seed)
         out = simulator.generate(
             arrivals,
-            prompts,
-            outputs,
+            demand.input_tokens if demand.input_tokens is not None else drawn[0],
+            demand.output_tokens if demand.output_tokens is not None else drawn[1],
             service.step_s,
             prefill_s=service.prefill_s,
             cache_tokens=service.cache_tokens,
@@ -393,6 +415,7 @@ def _state(service: Service, count: int, step: int, kept: Promise, settings: Cap
 def _steady(service: Service, count: int, step: int, kept: Promise, delay_s: float, seed: int) -> float:
     """Share of late requests at a steady load of step / LOAD_STEPS of ``count`` instances; all of them above ``FULL``.
 
+    The step is the load rounded up. With a batch delay a lower load may be later, so the worse end of the step counts.
     Where the objective bounds the time per token only, waiting makes nobody late: above ``FULL`` the tokens come as at ``FULL``.
     """
     if step <= 0:
@@ -402,8 +425,13 @@ def _steady(service: Service, count: int, step: int, kept: Promise, delay_s: flo
         step = most
     if count <= 0 or step > most:
         return 1.0
+    count = min(count, max(1, MOST_HELD // _held(service)))
     pool = int(_POOLS[np.searchsorted(_POOLS, count, side="right") - 1])
-    return stretch(service, step / LOAD_STEPS * pool * service.capacity_per_s, pool, kept, delay_s, seed).missed
+    missed = stretch(service, step / LOAD_STEPS * pool * service.capacity_per_s, pool, kept, delay_s, seed).missed
+    if delay_s > 0 and isinstance(service, BatchService) and service.largest_batch > 1:  # a lower load waits longer for its batch to fill
+        below = (step - 1 or LOWEST) / LOAD_STEPS * pool * service.capacity_per_s
+        missed = max(missed, stretch(service, below, pool, kept, delay_s, seed).missed)
+    return missed
 
 
 def _backlog(rates: np.ndarray, capacity: np.ndarray, late: np.ndarray, kept: Promise) -> np.ndarray:
@@ -435,6 +463,8 @@ def _backlog(rates: np.ndarray, capacity: np.ndarray, late: np.ndarray, kept: Pr
 
 def shared_copies(service: Service, rate_per_s: float, instances: int, kept: Promise, delay_s: float = 0.0, seed: int = 0, most: int = 16) -> int:
     """How many models with this traffic the same fleet answers within the objective: their loads add up. At least 0."""
+    if rate_per_s <= 0:
+        return most
     for copies in range(1, most + 1):
         rate = rate_per_s * copies
         if rate >= instances * service.capacity_per_s * FULL:

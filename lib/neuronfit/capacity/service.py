@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional, Union
 
 import numpy as np
 
-from neuronfit import memory
+from neuronfit import memory, model
 from neuronfit.compare import usable
 from neuronfit.errors import NeuronFitError
 from neuronfit.params import Objective, Target
@@ -27,6 +27,12 @@ __all__ = ["BatchService", "GenerationService", "Promise", "Service", "batch_tab
 MOST_BATCH = 4096
 _Z99 = 2.3263478740408408
 """99 % quantile of the normal distribution."""
+
+CLOSE = 0.05
+"""Mean lengths within this share of the figure's are taken for the figure's own."""
+
+_PROMPTS = 0.05
+"""Where no time to first token is known: what the time per token leaves of the throughput is the reading of prompts from this share on."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +67,26 @@ class BatchService:
 class GenerationService:
     """An instance that generates text: ``copies`` of the model, ``step_s[k - 1]`` per decode step with k sequences.
 
-    ``input_tokens`` and ``output_tokens`` are those of the figure, used where the traffic says nothing. ``cache_tokens`` bounds what a
-    copy's key-value cache holds.
+    ``input_tokens`` and ``output_tokens`` are means: those of the figure, or after :meth:`at` those of the traffic, whose requests
+    are drawn from ``lengths`` (input, output). ``cache_tokens`` bounds what a copy's key-value cache holds.
     """
 
     step_s: tuple[float, ...]
     prefill_s: float
     cache_tokens: float
     copies: int
-    input_tokens: int
-    output_tokens: int
+    input_tokens: float
+    output_tokens: float
     grade: Grade
     said: tuple[str, ...] = ()
+    lengths: tuple[tuple[float, float], ...] = ()
+    reckoned: str = ""
 
     @property
     def slots(self) -> int:
-        """Sequences of one copy at a time: slots, or what the cache holds at the figure's lengths."""
-        return max(1, min(len(self.step_s), int(self.cache_tokens // (self.input_tokens + self.output_tokens))))
+        """Sequences of one copy at a time: slots, or what the cache holds at the mean lengths."""
+        held = self.cache_tokens / (self.input_tokens + self.output_tokens)
+        return len(self.step_s) if held >= len(self.step_s) else max(1, int(held))
 
     @property
     def capacity_per_s(self) -> float:
@@ -88,6 +97,37 @@ class GenerationService:
     @property
     def results_per_request(self) -> float:
         return float(self.output_tokens)
+
+    def at(self, lengths: Sequence[tuple[float, float]]) -> "GenerationService":
+        """The same instance with requests of these (input, output) tokens: the prompt at the speed of the time to first token, then the steps.
+
+        An estimate where the means are further than ``CLOSE`` from the figure's. ``self`` where ``lengths`` is empty or nothing is written.
+        """
+        given = np.asarray(lengths, float)
+        if not len(given) or given[:, 1].mean() <= 0:
+            return self
+        prompt, output = (float(mean) for mean in given.mean(axis=0))
+        alike = abs(prompt - self.input_tokens) <= CLOSE * self.input_tokens and abs(output - self.output_tokens) <= CLOSE * self.output_tokens
+        said, reckoned = list(self.said), ""
+        if not alike:
+            how = "its time to first token and its steps" if self.prefill_s > 0 else "its steps alone, so that a longer prompt costs nothing more"
+            reckoned = (
+                f"its figure reads {self.input_tokens:,.0f} and writes {self.output_tokens:,.0f} tokens a request, the traffic {prompt:,.0f} and "
+                f"{output:,.0f} on average: reckoned from {how}; a step is taken to last as long at any length"
+            )
+            said.append(reckoned)
+        beyond = float((given.sum(axis=1) > self.cache_tokens).mean())
+        if beyond > 0:
+            said.append(f"{beyond:.2%} of the requests are longer than the key-value cache of a copy holds and count as late")
+        return replace(
+            self,
+            input_tokens=prompt,
+            output_tokens=output,
+            lengths=tuple((float(one), float(other)) for one, other in lengths),
+            reckoned=reckoned,
+            grade=self.grade if alike else Grade.ESTIMATED,
+            said=tuple(said),
+        )
 
 
 Service = Union[BatchService, GenerationService]
@@ -124,18 +164,28 @@ def promise(objective: Objective) -> Promise:
     return found
 
 
-def service_of(question: Question, target: Target, figure: Measurement) -> Service:
-    """The service of a target from the figure that stands for it in step 4 and its neighbours of other batch sizes."""
+def service_of(question: Question, target: Target, figure: Measurement, lengths: Sequence[tuple[float, float]] = ()) -> Service:
+    """The service of a target from the figure that stands for it in step 4 and its neighbours of other batch sizes.
+
+    ``lengths`` are those of the traffic (input and output tokens of its requests), which only generation asks for.
+    """
     rows = [row for row in usable(question, target.name) if _alike(row, figure)]
     if figure.id not in {row.id for row in rows}:
         rows.append(figure)
-    return from_rows(question, target.instance_type, target.path, rows, figure)
+    return from_rows(question, target.instance_type, target.path, rows, figure, lengths)
 
 
-def from_rows(question: Question, instance_type: str, path: str, rows: Sequence[Measurement], figure: Measurement) -> Service:
+def from_rows(
+    question: Question,
+    instance_type: str,
+    path: str,
+    rows: Sequence[Measurement],
+    figure: Measurement,
+    lengths: Sequence[tuple[float, float]] = (),
+) -> Service:
     """The same from any figures of one instance type; ``figure`` sets the largest batch and the number of workers."""
     if figure.result_unit == "token":
-        return _generation(question, instance_type, figure, rows)
+        return _generation(question, instance_type, figure, rows).at(lengths)
     return _batches(path, figure, rows)
 
 
@@ -203,34 +253,71 @@ def batch_table(points: dict[int, float], largest: int, fixed_shapes: bool = Fal
 
 
 def _generation(question: Question, instance_type: str, figure: Measurement, rows: Sequence[Measurement]) -> GenerationService:
-    settings, shape = figure.settings, question.params.workload.shapes[0]
-    prompt, output = settings.sequence_length or shape.sequence_length, settings.output_length or shape.output_length or 1
-    said, points, copies, prefill = [], {}, 1, 0.0
-    for row in [*rows, figure]:
-        batch, rate = row.settings.batch_size or 1, row.quantity("throughput_per_s").value
-        step, first = row.quantity("tpot_p50_s").value, row.quantity("ttft_p50_s").value
-        if step is None and row.latency_of == "token":
-            step = _latency(row)
-        copies = max(1, round(rate * step / batch)) if step else (row.settings.dp_degree or 1)
-        one_round = copies * batch * output / rate
-        prefill = first / prompt if first is not None and batch * first < one_round else 0.0
-        points[batch] = (one_round - batch * prompt * prefill) / output
+    """Each figure gives a round: its batch reads its prompts and writes its outputs in copies x batch x output / throughput seconds."""
+    prompt, output = _lengths(question, figure)
+    copies, one_round, step = _round(question, figure)
+    batch, first, said, prefill = figure.settings.batch_size or 1, figure.quantity("ttft_p50_s").value, [], 0.0
+    if first is not None and batch * first < one_round:
+        prefill = first / prompt
+    elif first is None and step and one_round - output * step > _PROMPTS * one_round:
+        prefill = (one_round - output * step) / (batch * prompt)
+        said.append("no time to first token is known: what the time per token leaves of the throughput is taken to be the reading of the prompts")
     if prefill == 0:
         said.append("the time to first token is not known apart: the throughput is taken to include reading the prompt")
-    slots = min(settings.batch_size or 1, MOST_BATCH)
+    points = {}
+    for row in [*rows, figure]:  # the figure last: it decides its own number of sequences
+        sequences, (read, written), (_, whole, step) = row.settings.batch_size or 1, _lengths(question, row), _round(question, row)
+        left = whole - sequences * read * prefill
+        points[sequences] = (left if left > 0 else min(whole, written * step if step else whole)) / written
+    slots = min(batch, MOST_BATCH)
     if len(points) == 1 and slots > 1:
         said.append("with fewer sequences a decode step is taken to last as long")
-    cache = math.inf
+    cache, why = _cache_tokens(question, instance_type, figure, copies)
+    said += why
+    grade = weakest(*(row.grade for row in [*rows, figure]))
+    return GenerationService(batch_table(points, slots), prefill, cache, copies, prompt, output, grade, tuple(said))
+
+
+def _lengths(question: Question, row: Measurement) -> tuple[int, int]:
+    """Input and output tokens of a figure's requests; what it does not state is that of the first shape."""
+    shape = question.params.workload.shapes[0]
+    return row.settings.sequence_length or shape.sequence_length, row.settings.output_length or shape.output_length or 1
+
+
+def _round(question: Question, row: Measurement) -> tuple[int, float, Optional[float]]:
+    """Copies of the model by Little's law, seconds in which a copy answers one batch, and its time per output token where known."""
+    batch, rate, step = row.settings.batch_size or 1, row.quantity("throughput_per_s").value, row.quantity("tpot_p50_s").value
+    if step is None and row.latency_of == "token":
+        step = _latency(row)
+    copies = max(1, round(rate * step / batch)) if step else (row.settings.dp_degree or 1)
+    return copies, copies * batch * _lengths(question, row)[1] / rate, step
+
+
+def _cache_tokens(question: Question, instance_type: str, figure: Measurement, copies: int) -> tuple[float, tuple[str, ...]]:
+    """Tokens that the key-value cache of one copy holds beside the weights, by step 2's formula, and what has to be said of it.
+
+    Memory of one rank less the headroom, the weights, activations and the reserve, over the bytes of a token; where several copies share a
+    rank each has its part of it. Never fewer than the figure itself had at work; inf where the formula does not apply.
+    """
+    prompt, output = _lengths(question, figure)
+    stated, degree, said = figure.settings.precision, figure.settings.tp_degree, []
+    precision = stated if stated in model.PRECISIONS else question.params.workload.precision
     try:
         anatomy = memory.describe(question.config)
-        parts = memory.needed(anatomy, 1, prompt, question.params.workload.precision, output_length=output)
-        degree = settings.tp_degree or 1
+        parts = memory.needed(anatomy, 1, prompt, precision, output_length=output)
+        if degree is None:
+            degree = memory.best(anatomy, parts, instance_type).tp_degree
+            said.append(f"its figure states no tensor-parallel degree: {degree} is taken, the least that fits, for the key-value cache")
         room = memory.fit(anatomy, parts, instance_type, degree)
-        free = room.rank_bytes * (1 - memory.HEADROOM) - room.weights_bytes - room.other_bytes - room.reserve_bytes
-        if room.cache_bytes > 0 and free > 0:
-            cache = free / room.cache_bytes * (prompt + output)
     except NeuronFitError as error:
-        said.append(f"how much the key-value cache holds is not known ({error.what})")
-    return GenerationService(
-        batch_table(points, slots), prefill, cache, copies, prompt, output, weakest(*(row.grade for row in [*rows, figure])), tuple(said)
-    )
+        return math.inf, (f"how much the key-value cache holds is not known ({error.what})",)
+    if room.cache_bytes <= 0:
+        return math.inf, ()
+    share = max(1.0, copies * degree / room.ranks)
+    free = (room.rank_bytes * (1 - memory.HEADROOM) - room.reserve_bytes) / share - room.weights_bytes - room.other_bytes
+    held, had = free / room.cache_bytes * (prompt + output), float((figure.settings.batch_size or 1) * (prompt + output))
+    if held < had:
+        said.append(
+            f"by step 2's formula the key-value cache holds fewer tokens ({precision}) than its figure had at work: those {had:,.0f} are taken"
+        )
+    return max(held, had), tuple(said)

@@ -37,8 +37,13 @@ class UtilizationOfTarget(Frozen):
     service: Optional[ServiceOfTarget] = Field(None, description="what the simulation takes one instance to be; null: not simulated")
     not_simulated: Optional[str] = Field(None, description="why there is no simulation")
     needed: Optional[Quantity] = Field(None, description="fewest instances that keep the objective at the peak, spare ones not counted")
-    options: tuple[ScalingOption, ...] = Field((), description="fixed, scheduled and target_tracking, each over the whole window")
-    chosen: Optional[str] = Field(None, description="the option that the next four numbers are of (policy.capacity.scaling)")
+    start_up: Optional[Quantity] = Field(None, description="from the launch of an instance to its first answer, seconds, and what it is made of")
+    options: tuple[ScalingOption, ...] = Field(
+        (), description="fixed, scheduled and target_tracking, each over the whole window; before them the declared fleet where there is one"
+    )
+    chosen: Optional[str] = Field(
+        None, description="the option that the next four numbers are of: policy.capacity.scaling, with fixed the declared fleet where there is one"
+    )
     instance_hours_per_day: Optional[Quantity] = None
     instance_hours_per_month: Optional[Quantity] = Field(None, description="per day x 730 / 24")
     missed: Optional[Quantity] = Field(None, description="share of requests later than the objective, fraction")

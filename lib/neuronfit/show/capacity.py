@@ -14,8 +14,8 @@ from neuronfit.units import metric
 
 __all__ = ["POLICY_NAMES", "break_even_curve", "latency_under_load", "options_bars", "scaling_table", "sizes_table", "week_of_demand"]
 
-POLICY_NAMES = {"fixed": "fixed at the peak", "scheduled": "by schedule", "target_tracking": "autoscaled"}
-STYLES = {"fixed": "-", "scheduled": (0, (4, 2)), "target_tracking": (0, (1, 1.2))}
+POLICY_NAMES = {"declared": "as declared", "fixed": "fixed at the peak", "scheduled": "by schedule", "target_tracking": "autoscaled"}
+STYLES = {"declared": (0, (7, 1.5, 1.5, 1.5)), "fixed": "-", "scheduled": (0, (4, 2)), "target_tracking": (0, (1, 1.2))}
 ALIKE = "whatever the policy"
 NOTHING = "A simulated fleet appears once step 4 has a figure and traffic is declared."
 
@@ -49,7 +49,9 @@ def week_of_demand(utilization: Optional[Utilization]) -> AnyFigure:
     rate = metric("rate_per_s").text
     said = f"Demand between {rate(min(demand))} and {rate(max(demand))} by hour, {utilization.demand}"
     for row in rows:
-        parts = [f"{POLICY_NAMES[option.name]} {option.fewest} to {option.most}" for option in row.options]
+        parts = [
+            f"{POLICY_NAMES[option.name]} {option.fewest}" + ("" if option.name == "declared" else f" to {option.most}") for option in row.options
+        ]
         said += f"; {row.target} instances: {', '.join(parts)}"
 
     def draw(figure: Any) -> None:
@@ -59,7 +61,13 @@ def week_of_demand(utilization: Optional[Utilization]) -> AnyFigure:
         shown = [name for name in POLICY_NAMES if any(option.name == name for row in rows for option in row.options)]
         handles = [_line(STYLES[name]) for name in shown]
         figure.legend(
-            handles, [POLICY_NAMES[name] for name in shown], loc="outside upper center", ncols=3, frameon=False, fontsize=11.5, handlelength=2.2
+            handles,
+            [POLICY_NAMES[name] for name in shown],
+            loc="outside upper center",
+            ncols=len(shown) if len(shown) < 4 else 2,
+            frameon=False,
+            fontsize=11.5,
+            handlelength=2.2,
         )
 
     what = "of the week" if window == 168 else "of the window"
@@ -68,7 +76,7 @@ def week_of_demand(utilization: Optional[Utilization]) -> AnyFigure:
         f"{said}.",
         draw,
         f"Grey: demand in each hour {what}, results per second. Lines: capacity paid for, so the gap is idle. Where policies come to the same, one line is drawn.",
-        height=0.9 + 1.35 * len(rows),
+        height=0.9 + 1.35 * len(rows) + (0.3 if any(option.name == "declared" for row in rows for option in row.options) else 0),
     )
 
 
@@ -106,6 +114,11 @@ def _line(style: Any) -> Any:
     return Line2D([], [], color=INK, linestyle=style, linewidth=1.7)
 
 
+def late(share: float) -> str:
+    """A share of late requests in words; a few in millions are no number that anybody reads."""
+    return "less than 0.001%" if 0 < share < 1e-5 else metric("late_fraction").text(share)
+
+
 def _short(named: str) -> str:
     """Two policies in one line leave no room for their long names."""
     return named if "," not in named else named.replace("fixed at the peak", "fixed").replace("by schedule", "scheduled")
@@ -117,7 +130,7 @@ def options_bars(utilization: Optional[Utilization]) -> AnyFigure:
     if not rows:
         return Note(NOTHING)
     names = [row.target for row in utilization.targets]
-    share, money, late = (metric(name).text for name in ("utilization", "usd_per_month", "late_fraction"))
+    share, money = (metric(name).text for name in ("utilization", "usd_per_month"))
     bars = [(row.target, named, option) for row in rows for named, option in _different(row)]
 
     def text(named: str, option: Any) -> str:
@@ -243,7 +256,7 @@ def scaling_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
         caption="Three ways to run the fleet",
         columns=(
             Column("target", "name in the params file and instance type", words=True),
-            Column("policy", "fixed at the peak, by schedule, or autoscaled on load", words=True),
+            Column("policy", "as declared, fixed at the peak, by schedule, or autoscaled on load", words=True),
             Column("instances", "fewest to most that are paid for"),
             Column("a day", "instance-hours of a mean day, launches and spare ones included", "h"),
             Column("a week", "seven such days", "h"),
@@ -267,10 +280,19 @@ def scaling_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
             for row in rows
             for name, option in _different(row)
         ),
-        footnote=" ".join(utilization.assumptions),
+        footnote=" ".join([*utilization.assumptions, *_start_ups(rows)]),
         key="scaling",
         record=utilization.id,
     )
+
+
+def _start_ups(rows: Sequence[UtilizationOfTarget]) -> list[str]:
+    """Start-up times with their parts; targets that start alike share a sentence."""
+    alike: dict[str, list[str]] = {}
+    for row in rows:
+        if row.start_up is not None and row.start_up.known:
+            alike.setdefault(f"{row.start_up.value:,.4g} s: {row.start_up.why}", []).append(row.target)
+    return [f"Start-up of {', '.join(names)}, {said}." for said, names in alike.items()]
 
 
 def sizes_table(utilization: Optional[Utilization]) -> Union[Table, Note]:
