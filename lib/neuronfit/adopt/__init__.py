@@ -25,6 +25,8 @@ from neuronfit.adopt import (
     guidellm,
     inference_perf,
     llmperf,
+    load_summaries,
+    load_tools,
     locust,
     mlperf,
     monitors,
@@ -69,6 +71,7 @@ MODULES: tuple[ModuleType, ...] = (
     fmbench,
     mlperf,
     locust,
+    load_tools,
     vendor,
     nxdi,
     other_sort,
@@ -105,6 +108,7 @@ def format_of(document: Document) -> Optional[str]:
 
 def is_monitor(head: bytes, name: str) -> bool:
     """Is it a monitor's capture, and no benchmark that happens to print one (a log with a neuron-ls table on top)?"""
+    head = monitors.plain_head(head)  # compressed, or UTF-16 of a Windows shell
     if any(module.recognise(head, name) for module in MODULES if module is not free_tables) or free_tables.certain(head):
         return False
     return monitors.recognise(head, name) is not None
@@ -176,6 +180,10 @@ def _recognised(document: Document, path: Path) -> str:
     name = format_of(document)
     if name:
         return name
+    if found := load_summaries.refused(document.head):
+        raise BadRecord(f"{found[0]} cannot be used", path.name, next=found[1])
+    if found := monitors.strangers.neighbour(document.head):
+        raise BadRecord(f"no benchmark result and no monitor's file: it is {found[0]}", path.name, next=found[1].replace("FILE", path.name))
     if found := other_sort.named(document.head, document.name):
         raise BadRecord(f"no benchmark result: it seems to be {found[0]}", path.name, next=found[1].replace("FILE", path.name))
     text = document.text.lstrip()

@@ -74,6 +74,7 @@ def _stats_row(table: Table, row: dict[str, str]) -> Reading:
     reading.give("requests_per_s", rate - failing if rate is not None else None)
     if failed:
         reading.facts["latency"] = "failed requests are in Locust's percentiles"
+    reading.facts["end"] = "Locust writes this file once a second and not at its end, so the last second may be missing"
     _rounded(reading)
     return examine(reading)
 
