@@ -14,18 +14,18 @@ import time
 import numpy as np
 from neuronfit.record import TrialCriterion
 from neuronfit.trial.evaluate import Judge, judge
-from neuronfit.trial.log import Entry
+from neuronfit.trial.ledger import Entry, Ledger
 from neuronfit.trial.run import SWITCH_S
 
 METRICS = ("latency_p50", "latency_p95", "latency_p99")
 
 
-def entries_of(count: int) -> list[Entry]:
+def entries_of(count: int) -> Ledger:
     generator = np.random.default_rng(1)
-    return [
+    return Ledger(
         Entry(n=n // 2, stage=0, arm=("baseline", "candidate")[n % 2], due=0.0, end=float(value))
         for n, value in enumerate(generator.lognormal(-4, 0.4, count))
-    ]
+    )
 
 
 def judges(planned: int) -> list[Judge]:
@@ -34,12 +34,12 @@ def judges(planned: int) -> list[Judge]:
     return [judge(criterion, True, planned, 0.0125) for criterion in (*ratios, errors)]
 
 
-def look(all_judges: list[Judge], entries: list[Entry]) -> None:
+def look(all_judges: list[Judge], entries: Ledger) -> None:
     for one in all_judges:
         one.take(entries)
 
 
-async def lateness(seconds: float, how: str, entries: list[Entry], looks: int) -> tuple[np.ndarray, float]:
+async def lateness(seconds: float, how: str, entries: Ledger, looks: int) -> tuple[np.ndarray, float]:
     """Seconds by which each wake-up was late, and the mean time of a look."""
     late, taken, over = [], [], asyncio.Event()
 

@@ -49,6 +49,7 @@ def test_the_plan_alone_sends_nothing(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "Plan registered: inf2 against l4" in said and "latency p50 of the candidate at most 1.9 x the baseline's" in said
     assert "all traffic back to the baseline within 0.3 s" in said and service.seen == []
+    assert "stage shadow: both sides get every request, 0.03 minutes, 180 requests to the candidate; how many are needed is not known" in said
     assert typed(tmp_path, "--plan-only", "--json") == 0
     assert json.loads(capsys.readouterr().out)["candidate"] == "inf2"
 
@@ -112,7 +113,7 @@ def test_a_rate_that_no_process_can_send_is_refused_with_the_one_it_can(tmp_path
     given = {"baseline_url": service.url, "candidate_url": service.url, "rate_per_s": 1e6, "stages": [{"name": "shadow", "duration_min": 1}]}
     assert typed(tmp_path, **given) == 2
     said = capsys.readouterr().err
-    assert "60,000,000 requests" in said and "here 5e+04 a second" in said and service.seen == []
+    assert "120,000,000 requests to both sides" in said and "with these stages 1.33e+05 a second" in said and service.seen == []  # 16 / 120 of 1e6
 
 
 @pytest.mark.parametrize(

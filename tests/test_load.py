@@ -1,9 +1,11 @@
 """Load: arrivals as pure functions, the figures derived from requests, the audit of the generator, and open against closed loop."""
 
 import asyncio
+import gc
 import json
 import math
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -277,6 +279,66 @@ def test_an_open_loop_gives_up_when_the_server_is_hopelessly_behind():
 
     sent = run(lambda control: open_loop(answer, ask(300), arrivals.constant(300, 1), control, window_s=1, most_in_flight=20), window_s=1)
     assert sent.overloaded and len(sent.responses) < 100 and audit.overloaded(sent)
+
+
+def test_requests_are_made_when_due_and_let_go_when_answered():
+    """100 requests over 0.5 s: when the tenth is answered few of the later ones exist, and none that was answered is held."""
+    made, alive, seen = [], [], {}
+
+    def requests():
+        for number in range(100):
+            made.append(number)
+            yield Request(number)
+
+    async def answer(request, response):
+        alive.append(weakref.ref(request))
+        response.end = time.perf_counter()
+        if request.prompt == 10:
+            seen["made"], seen["alive"] = len(made), sum(one() is not None for one in alive)
+
+    offsets = arrivals.constant(200, 0.5)
+    sent = run(lambda control: open_loop(answer, requests(), offsets, control, window_s=0.5, keep=False), window_s=0.5)
+    assert sent.responses == () and len(alive) == 100 and sum(one() is not None for one in alive) == 0
+    assert seen["made"] < 60 and seen["alive"] < 10
+    kept = run(lambda control: open_loop(answer, requests(), offsets, control, window_s=0.5), window_s=0.5)
+    assert [response.prompt for response in kept.responses] == list(range(100)) and all(response.answered for response in kept.responses)
+
+
+def test_a_request_that_cannot_be_made_ends_the_load_with_its_error():
+    def requests():
+        yield Request(0)
+        raise ValueError("line 2 of the file is none")
+
+    async def answer(request, response):
+        response.end = time.perf_counter()
+
+    with pytest.raises(ValueError, match="line 2 of the file"):
+        run(lambda control: open_loop(answer, requests(), [0.0, 0.01], control, window_s=0.02), window_s=0.02)
+
+
+def test_cycles_of_a_long_load_do_not_pile_up():
+    """Each of 600 requests leaves 100 objects that only the collector frees; it does not run by itself meanwhile."""
+
+    class Knot:
+        pass
+
+    knots = weakref.WeakSet()
+    most = 0
+
+    async def answer(request, response):
+        nonlocal most
+        assert not gc.isenabled()
+        for _ in range(100):
+            knot = Knot()
+            knot.own = knot
+            knots.add(knot)
+        most = max(most, len(knots))
+        response.end = time.perf_counter()
+
+    assert gc.isenabled()
+    sent = run(lambda control: open_loop(answer, ask(600), arrivals.constant(200, 3), control, window_s=3), window_s=3)
+    assert gc.isenabled() and len(sent.responses) == 600
+    assert most < 30_000, "of 60,000"
 
 
 def test_a_closed_loop_stops_asking_a_server_that_only_fails():

@@ -181,6 +181,51 @@ def test_a_changed_plan_is_not_resumed_and_the_record_says_so(tmp_path):
     assert baseline.seen == []
 
 
+def test_a_test_that_was_begun_under_another_plan_is_not_left_behind_silently(tmp_path):
+    """Criteria are loosened after answers are known: refused; with --fresh the earlier test has its verdict, and the new one names it."""
+    baseline, candidate = Service(), Service()
+    first = asked(tmp_path, baseline.url, candidate.url, stages=[{"name": "shadow", "requests": 60}])
+    registered = trial.plan(first)
+    log = Log(log_path(first, registered.id))
+    log.begin(registered.id, "2026-11-30T12:00:00Z")
+    log.event("stage", stage=0, name="shadow", per_side=60)
+    log.add(Entry(n=0, stage=0, arm="candidate", due=0.0, end=0.02))
+    log.close()
+    moved = asked(tmp_path, baseline.url, candidate.url, stages=[{"name": "shadow", "requests": 60}], min_agreement=0.5)
+    with pytest.raises(BadInput, match="plan was changed after the test began"):
+        trial.run(moved, progress=False)
+    assert baseline.seen == []
+    record = trial.run(moved, fresh=True, progress=False)
+    [found] = [finding for finding in record.findings if finding.code == "tested_before"]
+    assert f"inconclusive, begun 2026-11-30T12:00:00Z, plan {registered.id}" in found.because
+    assert log.path.exists() and len([entry for entry in moved.dossier if isinstance(entry, Trial)]) == 2
+
+
+def test_a_rehearsal_that_was_not_answered_may_be_mended(tmp_path):
+    baseline, candidate = Service(), Service(errors=1.0)
+    stages = [{"name": "shadow", "requests": 20}]
+    assert not trial.run(asked(tmp_path, baseline.url, candidate.url, stages=stages), progress=False).rehearsed
+    mended = asked(tmp_path, baseline.url, Service().url, stages=stages)
+    assert trial.run(mended, progress=False).rehearsed
+
+
+def test_requests_go_out_at_their_own_times_whatever_their_order_in_the_file(tmp_path):
+    """Three lines with times, out of order; in both stages each text goes out at its own time. A line separator in a text is part of it."""
+    lines = [{"text": "third", "at_s": 7.4}, {"text": "first\u2028", "at_s": 7.0}, {"text": "second", "at_s": 7.2}]
+    (tmp_path / "requests.jsonl").write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    stages = [{"name": "replay", "mode": "replay", "duration_min": 0.01}, {"name": "again", "mode": "replay", "requests": 2}]
+    baseline, candidate = Service(), Service()
+    this = asked(tmp_path, baseline.url, candidate.url, stages=stages, requests=str(tmp_path / "requests.jsonl"), rate_per_s=5)
+    record = trial.run(this, progress=False)
+    assert candidate.seen[5:] == ["first\u2028", "second", "third", "first\u2028", "second"]
+    logged = logs.read(this.dossier.folder / record.log)
+    dues = {(entry.stage, entry.n): entry.due for entry in logged.entries}
+    assert dues == pytest.approx({(0, 0): 0.0, (0, 1): 0.2, (0, 2): 0.4, (1, 0): 0.0, (1, 1): 0.2})
+    more = asked(tmp_path / "x", baseline.url, candidate.url, stages=[{"name": "a", "requests": 4}], requests=str(tmp_path / "requests.jsonl"))
+    with pytest.raises(BadInput, match="asks for 4 requests, trial.requests has times for: '3'"):
+        trial.run(more, progress=False)
+
+
 def test_a_finished_test_is_not_run_again_by_accident(tmp_path):
     baseline, candidate = Service(), Service()
     this = asked(tmp_path, baseline.url, candidate.url, stages=[{"name": "shadow", "duration_min": 0.01}])
@@ -223,6 +268,7 @@ def test_the_log_holds_hashes_and_no_secret(tmp_path, monkeypatch):
         {"body": {"inputs": "{prompt}", "note": "-----BEGIN PRIVATE KEY-----"}},
         {"baseline_url": "https://user:pass@host.example/"},
         {"api_key_env": "sk-abc def"},
+        {"stages": [{"name": "sk-abcdefghijklmnop1234", "duration_min": 1}]},
         {"rollback": ["curl -H 'Authorization: Bearer abcdefghijklmnop'"]},
     ],
     ids=str,

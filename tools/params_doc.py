@@ -93,6 +93,7 @@ UNIT_OF = {
     "policy.rate_per_s": "requests/s",
     "trial.seed": "seed",
     "trial.rate_per_s": "requests/s",
+    "trial.stages.requests": "requests",
     "trial.detect": "fraction",
     "trial.power": "fraction",
     "trial.agree_within": "fraction",
@@ -155,7 +156,7 @@ SETTINGS = {
 """Key of a target's ``settings`` -> what it does, for the paths that this code measures."""
 
 HEAD = """\
-<!-- Made by `python tools/params_doc.py` from lib/neuronfit/params.py; do not edit. -->
+<!-- Made by `python tools/params_doc.py` from lib/neuronfit/params/; do not edit. -->
 # The params file
 
 One YAML file is one question. Required are `workload`, `baseline` and `candidates`; every other key has the

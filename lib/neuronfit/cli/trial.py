@@ -8,7 +8,7 @@ from typing import Optional
 
 import click
 
-from neuronfit.cli.common import as_json_option, group, params_path, print_json, reports_option, shown
+from neuronfit.cli.common import INTERRUPTED, as_json_option, group, params_path, print_json, reports_option, shown
 from neuronfit.errors import BadInput
 
 STATUS = {"passed": 0, "failed": 1, "aborted": 1, "inconclusive": 3}
@@ -46,7 +46,8 @@ def trial(
     """Run the controlled production test that the params file plans.
 
     Rehearses the way back, sends traffic to both endpoints stage by stage, and goes back to the baseline when a
-    guardrail is breached. Exit status: 0 passed, 1 failed or aborted, 3 inconclusive or endpoints missing.
+    guardrail is breached. Exit status: 0 passed, 1 failed or aborted, 3 inconclusive or endpoints missing, 130
+    stopped with Ctrl-C.
     """
     from neuronfit import trial as test
     from neuronfit.files import check_writable
@@ -64,7 +65,7 @@ def trial(
             print_json(plan.content() | {"id": plan.id})
         else:
             click.echo(f"{plan.bottom_line}\n  plan {plan.id}, registered {plan.created_utc}")
-            for text in (*plan.criteria, *plan.guardrails):
+            for text in (*(test.stage_text(stage, plan) for stage in plan.stages), *plan.criteria, *plan.guardrails):
                 click.echo(f"  {text}")
         return 0
     if logs:
@@ -85,6 +86,8 @@ def trial(
             if finding.next:
                 click.echo(f"  {finding.severity}: {finding.code}: {finding.because} | next: {finding.next}")
         click.echo(f"  log: {shown(question.dossier.folder / found.log)}   next: neuronfit run {question.command_name} --steps 8")
+    if found.status == "inconclusive" and any(finding.code == "trial_stopped" for finding in found.findings):
+        return INTERRUPTED
     return STATUS[found.status] if found.valid else 1
 
 
@@ -140,7 +143,7 @@ def split(
     """
     import asyncio
 
-    from neuronfit.splitter import Plan, Splitter
+    from neuronfit.splitter import Plan, Splitter, run
 
     splitter = Splitter(
         baseline_url,
@@ -164,5 +167,5 @@ def split(
         finally:
             await splitter.close()
 
-    asyncio.run(serve())
+    run(serve())
     return 0

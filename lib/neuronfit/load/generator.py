@@ -13,7 +13,7 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -26,6 +26,9 @@ LEAD_S = 0.02
 """Time between starting a run and its first possible request."""
 
 INTERRUPTED = "interrupted"
+
+CYCLES_IDLE, CYCLES_BUSY = 5_000, 20_000
+"""Containers made and not freed since the last sweep at which the youngest are swept: while no request is in flight, and at any time."""
 
 
 @dataclass(frozen=True)
@@ -110,28 +113,31 @@ class Sent:
 
 async def open_loop(
     send: Send,
-    requests: Sequence[Request],
+    requests: Iterable[Request],
     offsets_s: Sequence[float],
     control: Control,
     *,
     window_s: float,
     drain_s: float = 60.0,
     most_in_flight: Optional[int] = None,
+    keep: bool = True,
 ) -> tuple[list[Response], float]:
     """Start request i at ``offsets_s[i]``, whatever has become of the earlier ones; (responses, begin).
 
     After the last one ``drain_s`` are waited for answers; what is still open then is lost: neither ``end`` nor ``error``.
-    With ``most_in_flight`` the load is given up when the server falls that far behind.
+    With ``most_in_flight`` the load is given up when the server falls that far behind. ``requests`` are taken one by one, each before
+    it is due, from another thread. Without ``keep`` no response outlives its request, and none is returned: for loads of hours.
     """
     loop = asyncio.get_running_loop()
     begin = time.perf_counter() + LEAD_S
-    responses = [Response(number, request.prompt, begin + float(offset)) for number, (request, offset) in enumerate(zip(requests, offsets_s))]
+    responses: list[Response] = []
     tasks: set[asyncio.Task[None]] = set()
     all_started = asyncio.Event()
+    unmade: list[BaseException] = []
     control._cancel = lambda: loop.call_soon_threadsafe(_cancel_all, tasks)
 
-    def start(number: int) -> None:
-        task = loop.create_task(_one(send, requests[number], responses[number], control))
+    def start(request: Request, response: Response) -> None:
+        task = loop.create_task(_one(send, request, response, control))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         if most_in_flight is not None and control.in_flight > most_in_flight and not control.stopped.is_set():
@@ -140,13 +146,19 @@ async def open_loop(
             _cancel_all(tasks)
 
     def metronome() -> None:
-        for number, response in enumerate(responses):
-            while (left := response.intended - time.perf_counter()) > 0:
-                if control.stopped.wait(left):
+        try:
+            for number, (request, offset) in enumerate(zip(requests, offsets_s)):
+                response = Response(number, request.prompt, begin + float(offset))
+                while (left := response.intended - time.perf_counter()) > 0:
+                    if control.stopped.wait(left):
+                        break
+                if control.stopped.is_set():
                     break
-            if control.stopped.is_set():
-                break
-            loop.call_soon_threadsafe(start, number)
+                if keep:
+                    responses.append(response)
+                loop.call_soon_threadsafe(start, request, response)
+        except BaseException as error:  # a request that cannot be made is the caller's error, raised below
+            unmade.append(error)
         loop.call_soon_threadsafe(all_started.set)
 
     clock = threading.Thread(target=metronome, name="neuronfit-schedule", daemon=True)
@@ -158,6 +170,8 @@ async def open_loop(
         await asyncio.wait(waiting, timeout=max(0.0, left) + drain_s)
     await _give_up(tasks)
     clock.join()
+    if unmade:
+        raise unmade[0]
     return [response for response in responses if response.started is not None or not control.stopped.is_set()], begin
 
 
@@ -254,7 +268,8 @@ def run(
 
     ``load`` is called with the :class:`Control` in the new thread's event loop. Ctrl-C stops the load, keeps every
     answer and is not raised again: the result says ``interrupted``. A second one goes through. The garbage collector
-    is off meanwhile: a collection of a large heap takes as long as a token.
+    does not run by itself meanwhile, since a collection of a large heap takes as long as a token: only the youngest
+    objects are swept, once they are many (:data:`CYCLES_IDLE`), so that a load of hours does not pile up cycles.
     """
     control = control or Control()
     outcome: dict[str, Any] = {}
@@ -276,6 +291,8 @@ def run(
         while not ended.is_set():
             try:
                 ended.wait(0.1)
+                if collecting:
+                    _sweep(control)
                 if progress is not None:
                     progress(control)
             except KeyboardInterrupt:
@@ -290,6 +307,12 @@ def run(
         raise outcome["error"]
     (responses, begin), end, cpu_s, busy = outcome["answer"]
     return Sent(tuple(responses), begin, end, window_s, cpu_s, busy, control.most_in_flight, control.interrupted, control.overloaded)
+
+
+def _sweep(control: Control) -> None:
+    """Collect the youngest objects when many more were made than freed; what survives is not looked at again."""
+    if gc.get_count()[0] > (CYCLES_BUSY if control.in_flight else CYCLES_IDLE):
+        gc.collect(0)
 
 
 async def _timed(load: Callable[[Control], Coroutine[Any, Any, Any]], control: Control) -> tuple[Any, float, float, float]:

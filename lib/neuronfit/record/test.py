@@ -18,11 +18,16 @@ class TrialCriterion(Frozen):
     metric: CriterionMetric
     compare: Literal["baseline", "bound"] = Field(description="with the baseline's value, or with a fixed bound")
     kind: Literal["non_inferior", "superior"] = "non_inferior"
-    margin: float = Field(0.0, description="how much worse than the baseline is still as good, fraction")
+    margin: float = Field(0.0, description="how much worse than the baseline is still as good, or how much better it must be, fraction")
     bound: Optional[float] = Field(None, description="fixed bound: seconds of a quantile, fraction of a share or of busyness")
     money_ratio: Optional[float] = Field(None, description="hourly money of the candidate's fleet over that of the baseline's")
     stages: tuple[Literal["replay", "shadow", "split"], ...] = Field(description="kinds of stages in which it is looked at")
     says: str = Field(description="the criterion as a sentence")
+
+    @property
+    def allowed(self) -> float:
+        """The ratio candidate / baseline up to which a latency or a cost is good."""
+        return 1 + self.margin if self.kind == "non_inferior" else 1 - self.margin
 
 
 class TrialPlan(Record):

@@ -59,7 +59,7 @@ def stages_table(plan: Optional[TrialPlan]) -> Union[Table, Note]:
         columns=(
             Column("stage", "in this order", words=True),
             Column("traffic", "replay and shadow: both sides get every request; split: the candidate answers its share", words=True),
-            Column("lasts, min", "as planned"),
+            Column("lasts, min", "as planned; in brackets what it follows from, where the plan gives requests"),
             Column("requests", "that reach the candidate at the declared rate"),
             Column("needed a side", "requests of each side at which the regression is found with the wanted power"),
             Column("needed, min", "time in which they come; longer than planned: the stage cannot find it by itself"),
@@ -68,10 +68,10 @@ def stages_table(plan: Optional[TrialPlan]) -> Union[Table, Note]:
             (
                 cell(stage["name"], strong=True),
                 cell(_mode(stage), note="" if _mode(stage) != "split" else f"{stage['share']:.0%} to the candidate"),
-                cell(f"{stage['duration_min']:g}"),
+                _length(stage),
                 _count(stage.get("expected_requests"), "no rate is declared"),
-                _count(stage.get("requests_needed"), unknown),
-                _minutes(stage, unknown),
+                _count(stage.get("requests_needed"), _why_none(stage, unknown)),
+                _minutes(stage, _why_none(stage, unknown)),
             )
             for stage in plan.stages
         ),
@@ -79,6 +79,10 @@ def stages_table(plan: Optional[TrialPlan]) -> Union[Table, Note]:
         key="stages",
         record=plan.id,
     )
+
+
+def _why_none(stage: dict[str, Any], unknown: str) -> str:
+    return "there is no baseline to compare with" if _mode(stage) == "split" and stage["share"] in (0, 1) else unknown
 
 
 def _mode(stage: dict[str, Any]) -> str:
@@ -93,7 +97,16 @@ def _minutes(stage: dict[str, Any], why: str) -> Any:
     needed = stage.get("minutes_needed")
     if needed is None:
         return missing(why)
-    return cell(f"{needed:,.3g}", tone="good" if needed <= stage["duration_min"] else "wait")
+    enough = stage["duration_min"] is not None and needed <= stage["duration_min"] * (1 + 1e-9)
+    return cell(f"{needed:,.3g}", tone="good" if enough else "wait")
+
+
+def _length(stage: dict[str, Any]) -> Any:
+    """Minutes; where the params file gives requests, they are said beside it."""
+    minutes, wanted = stage["duration_min"], stage.get("length_from")
+    if minutes is None:
+        return missing(stage["open"])
+    return cell(f"{minutes:.4g}" if wanted else f"{minutes:g}", note={None: "", "planned": "as needed"}.get(wanted, f"{wanted} requests"))
 
 
 # -- the log ----------------------------------------------------------------------------------
@@ -126,14 +139,18 @@ def progress_table(dossier: Dossier) -> Union[Table, Note]:
     rows = []
     for number, stage in enumerate(plan.stages):
         entries = logged.of(number)
-        sides = {arm: [entry for entry in entries if entry.arm == arm] for arm in ("baseline", "candidate")}
-        told = [entry.agree for entry in entries if entry.agree is not None]
+        sides, told, agreed = {"baseline": [0, 0], "candidate": [0, 0]}, 0, 0
+        for part in entries.pieces():
+            for place, side in enumerate(sides.values()):
+                errors = part["error"][part["arm"] == place]
+                side[0], side[1] = side[0] + len(errors), side[1] + int((errors >= 0).sum())
+            told, agreed = told + int((part["agree"] >= 0).sum()), agreed + int((part["agree"] == 1).sum())
         rows.append(
             (
                 cell(stage["name"], strong=True),
                 cell("done" if number in ended else "under way" if number in begun else "to come", tone="good" if number in ended else ""),
-                *(cell(f"{len(one):,}", note=f"{sum(entry.error is not None for entry in one):,} failed") for one in sides.values()),
-                cell(f"{sum(told):,} of {len(told):,}") if told else missing("no pair yet"),
+                *(cell(f"{asked:,}", note=f"{failed:,} failed") for asked, failed in sides.values()),
+                cell(f"{agreed:,} of {told:,}") if told else missing("no pair yet"),
                 cell(f"{sum(event['stage'] == number for event in logged.event('look')):,}"),
             )
         )
@@ -171,7 +188,7 @@ def trial_figure(dossier: Dossier) -> AnyFigure:
         counts[stage["name"]] = before
         before += len(logged.of(number))
     names = list(dict.fromkeys(name for _, name, _, _ in path))
-    limits = {entry.name: 1 + entry.margin if entry.kind == "non_inferior" else 1.0 for entry in plan.criteria_fixed}
+    limits = {entry.name: entry.allowed for entry in plan.criteria_fixed}
     last = {(stage, name): look for stage, name, _, look in path}
     said = "; ".join(f"{stage}: {look.because}, {look.outcome}" for (stage, _), look in last.items())
 

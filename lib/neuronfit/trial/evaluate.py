@@ -21,7 +21,8 @@ from neuronfit import sequential
 from neuronfit.provenance import Grade, Quantity, Source, absent
 from neuronfit.question import Question
 from neuronfit.record import CriterionResult, Finding, Monitor, Severity, StageResult, Trial, TrialCriterion, TrialPlan
-from neuronfit.trial.log import Entry, Logged
+from neuronfit.trial.ledger import VALUES, Entry, Ledger, latency_s
+from neuronfit.trial.log import Logged
 
 __all__ = ["Guard", "Judge", "Look", "breach", "evaluate", "history", "judges", "look_at", "settle"]
 
@@ -70,8 +71,8 @@ class Judge:
         """Look after the first ``upto`` entries (all of them by default); returns the outcome."""
         upto = len(entries) if upto is None else upto
         if self.outcome != "failed":
-            for entry in entries[self._read : upto]:
-                self._add(entry)
+            for rows in Ledger.of(entries[self._read : upto]).pieces():
+                self._add(rows)
             self._read = max(self._read, upto)
             self._look()
         return self.outcome
@@ -81,7 +82,13 @@ class Judge:
         """How it stands after the last look, with its interval."""
         raise NotImplementedError
 
-    def _add(self, entry: Entry) -> None:
+    @property
+    def brief(self) -> str:
+        """How it stands, in a few words."""
+        return f"{self.criterion.name} {self.outcome}"
+
+    def _add(self, rows: np.ndarray) -> None:
+        """Take in the next rows of a ledger."""
         raise NotImplementedError
 
     def _look(self) -> None:
@@ -93,41 +100,72 @@ class _Ratio(Judge):
 
     def __init__(self, *given: Any):
         super().__init__(*given)
-        self.limit = 1 + self.criterion.margin if self.criterion.kind == "non_inferior" else 1.0
+        self.limit = self.criterion.allowed
         self._values = {"candidate": array("d"), "baseline": array("d")}
-        self._single: dict[int, tuple[str, float]] = {}
+        self._single = (np.empty(0, np.int64), np.empty(0, bool), np.empty(0))
+        """requests of which one side has a value so far: number, whether it is the candidate's, value"""
         self._boundary, self._seen = sequential.Boundary(self.alpha), 0.0
-        self._last: Optional[tuple[sequential.QuantileRatio, float, float, int]] = None
+        self._last: Optional[tuple[int, int, float, float]] = None
+        """values of the candidate and of the baseline at the last look, its boundary and z"""
 
-    def _add(self, entry: Entry) -> None:
-        value = getattr(entry, f"{self.metric}_s")
-        if value is None:
-            return
-        if not self.paired:
-            self._values[entry.arm].append(value)
-            return
-        other = self._single.pop(entry.n, None)
-        if other is None or other[0] == entry.arm:
-            self._single[entry.n] = (entry.arm, value)
-            return
-        self._values[entry.arm].append(value)
-        self._values[other[0]].append(other[1])
+    def _add(self, rows: np.ndarray) -> None:
+        values = VALUES[self.metric](rows)
+        there = ~np.isnan(values)
+        news = (rows["n"][there].astype(np.int64), rows["arm"][there] == 1, values[there])
+        if self.paired:
+            mine, theirs = self._pairs(news)
+        else:
+            mine, theirs = news[2][news[1]], news[2][~news[1]]
+        self._values["candidate"].frombytes(mine.tobytes())
+        self._values["baseline"].frombytes(theirs.tobytes())
+
+    def _pairs(self, news: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Values of both sides for each request that has become a pair, in the order in which the second answers came."""
+        number, mine, value = (np.concatenate(both) for both in zip(self._single, news))
+        order = np.argsort(number, kind="stable")
+        here, then = order[:-1], order[1:]
+        met = (number[here] == number[then]) & (mine[here] != mine[then])
+        met[1:] &= ~met[:-1]
+        here, then = here[met], then[met]
+        left = np.ones(len(number), bool)
+        left[here] = left[then] = False
+        self._single = (number[left], mine[left], value[left])
+        came = np.argsort(then)
+        here, then = here[came], then[came]
+        return np.where(mine[here], value[here], value[then]), np.where(mine[here], value[then], value[here])
+
+    def _ratio(self, mine: int, theirs: int) -> sequential.QuantileRatio:
+        """Over the first so many values of each side; it reads them where they are, so it must be gone before more come."""
+        sides = (
+            np.frombuffer(self._values[arm], count=count) if count else np.empty(0) for arm, count in (("candidate", mine), ("baseline", theirs))
+        )
+        return sequential.QuantileRatio(*sides, QUANTILES[self.quantile], paired=self.paired)
 
     def _look(self) -> None:
-        mine, theirs = (np.array(self._values[arm]) for arm in ("candidate", "baseline"))
-        if not min(len(mine), len(theirs)):
+        mine, theirs = (len(self._values[arm]) for arm in ("candidate", "baseline"))
+        if not min(mine, theirs):
             return
-        ratio = sequential.QuantileRatio(mine, theirs, QUANTILES[self.quantile], paired=self.paired)
-        share = min(_information(len(mine), len(theirs)) / max(self.planned, 1), 1.0)
+        ratio = self._ratio(mine, theirs)
+        share = min(_information(mine, theirs) / max(self.planned, 1), 1.0)
         if not ratio.enough or share <= self._seen:
             return
         self._seen = share
         edge, z = self._boundary.at(share), ratio.z_above(self.limit)
-        self._last = (ratio, edge, z, min(len(mine), len(theirs)))
+        self._last = (mine, theirs, edge, z)
         if z > edge:
             self.outcome = "failed"
         elif z < -edge:
             self.outcome = "passed"
+
+    @property
+    def quantiles(self) -> dict[str, float]:
+        """The quantile of either side at the last look, seconds."""
+        return {arm: float(np.quantile(np.frombuffer(values), QUANTILES[self.quantile])) for arm, values in self._values.items() if len(values)}
+
+    @property
+    def brief(self) -> str:
+        """With the ratio; without its interval, which takes a while."""
+        return f"{self.criterion.name} {f'x {self._ratio(*self._last[:2]).estimate:.3f} ' if self._last else ''}{self.outcome}"
 
     @property
     def found(self) -> Look:
@@ -136,11 +174,12 @@ class _Ratio(Judge):
             q = QUANTILES[self.quantile]
             have, needed = min(map(len, self._values.values())), math.ceil(sequential.LEAST_TAIL / min(q, 1 - q))
             return Look("inconclusive", f"{name}: {have} answers on the smaller side, it is looked at from {needed} on", count=have)
-        ratio, edge, z, count = self._last
+        mine, theirs, edge, z = self._last
+        ratio = self._ratio(mine, theirs)
         low, high = ratio.interval(edge)
         ends = f"{low:.3f} to {high:.3f}" if low > 0 and math.isfinite(high) else "too uneven to bound"
         said = f"{name} is {ratio.estimate:.3f} x the baseline's ({ends}), {self.limit:g} is allowed"
-        return Look(self.outcome, said, ratio.estimate, low, high, count, z, edge)
+        return Look(self.outcome, said, ratio.estimate, low, high, min(mine, theirs), z, edge)
 
 
 def _information(mine: int, theirs: int) -> float:
@@ -164,17 +203,17 @@ class _Share(Judge):
             "agreement": "of the paired answers agree",
         }.get(self.criterion.metric, f"of the candidate's requests took longer than {bound * 1e3:g} ms")
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, rows: np.ndarray) -> None:
         if self.criterion.metric == "agreement":
-            if entry.agree is not None:
-                self.of, self.happened = self.of + 1, self.happened + entry.agree
-        elif entry.arm == "candidate":
-            self.of += 1
-            if self.criterion.metric == "error_rate":
-                self.happened += entry.error is not None
-            else:
-                value = getattr(entry, f"{self.metric}_s")
-                self.happened += value is None or value > self.criterion.bound
+            agree = rows["agree"]
+            self.of, self.happened = self.of + int((agree >= 0).sum()), self.happened + int((agree == 1).sum())
+            return
+        mine = rows[rows["arm"] == 1]
+        self.of += len(mine)
+        if self.criterion.metric == "error_rate":
+            self.happened += int((mine["error"] >= 0).sum())
+        else:
+            self.happened += int((~(VALUES[self.metric](mine) <= self.criterion.bound)).sum())
 
     @property
     def found(self) -> Look:
@@ -203,9 +242,12 @@ class _Fleet(Judge):
         super().__init__(*given)
         self.asked, self.good = {"candidate": 0, "baseline": 0}, {"candidate": 0, "baseline": 0}
 
-    def _add(self, entry: Entry) -> None:
-        self.asked[entry.arm] += 1
-        self.good[entry.arm] += entry.latency_s is not None
+    def _add(self, rows: np.ndarray) -> None:
+        good = ~np.isnan(latency_s(rows))
+        for arm, place in (("baseline", 0), ("candidate", 1)):
+            of_it = rows["arm"] == place
+            self.asked[arm] += int(of_it.sum())
+            self.good[arm] += int(good[of_it].sum())
 
     @property
     def found(self) -> Look:
@@ -217,7 +259,7 @@ class _Fleet(Judge):
             shares.append((self.good[arm] / self.asked[arm], *bounds))
         (mine, my_low, my_high), (theirs, their_low, their_high) = shares
         value, low, high = mine / theirs, my_low / their_high, my_high / max(their_low, 1e-12)
-        worse = criterion.margin if criterion.kind == "non_inferior" else 0.0
+        worse = criterion.margin if criterion.kind == "non_inferior" else -criterion.margin
         if criterion.metric == "throughput":
             outcome = "passed" if low >= 1 - worse else "failed" if high < 1 - worse else "inconclusive"
             said = f"{criterion.name}: answers are {value:.3f} x the baseline's ({low:.3f} to {high:.3f}), {1 - worse:g} is asked"
@@ -238,6 +280,13 @@ def judge(criterion: TrialCriterion, paired: bool, planned: int, alpha: float) -
     return (_Fleet if criterion.metric in ("throughput", "cost_per_result") else _Share)(criterion, paired, planned, alpha)
 
 
+def compares(criterion: TrialCriterion, mode: str, share: float) -> bool:
+    """Whether a criterion is looked at in such a stage: with the baseline nothing is compared where one side gets no request."""
+    if criterion.metric == "utilization" or mode not in criterion.stages:
+        return False
+    return criterion.compare == "bound" or mode != "split" or 0 < share < 1
+
+
 def judges(plan: TrialPlan, stage: dict[str, Any], whole: Optional[int] = None) -> dict[str, Judge]:
     """Criterion -> its judge, for those that are looked at in a stage; alpha is divided among the stages of each.
 
@@ -245,8 +294,8 @@ def judges(plan: TrialPlan, stage: dict[str, Any], whole: Optional[int] = None) 
     """
     alpha, found = (1 - plan.confidence) / 2, {}
     for criterion in plan.criteria_fixed:
-        if criterion.metric != "utilization" and stage["mode"] in criterion.stages:
-            share = alpha / max(1, sum(one["mode"] in criterion.stages for one in plan.stages))
+        if compares(criterion, stage["mode"], stage["share"]):
+            share = alpha / max(1, sum(compares(criterion, one["mode"], one["share"]) for one in plan.stages))
             found[criterion.name] = judge(criterion, stage["mode"] != "split", whole or stage.get("requests_per_side") or 1, share)
     return found
 
@@ -285,14 +334,14 @@ class Guard:
     def breach(self, entries: Sequence[Entry]) -> Optional[str]:
         """Why traffic must go back to the baseline now, or nothing."""
         bound = self.limits.get("latency_p99_s")
-        for entry in entries[self._read :]:
-            if entry.agree is not None:
-                self._told, self._agreed = self._told + 1, self._agreed + entry.agree
-            if entry.arm == "candidate":
-                self._asked += 1
-                self._failed += entry.error is not None
-                self._reason = entry.error or self._reason
-                self._slow += bool(bound) and ((value := entry.latency_s) is None or value > bound)
+        news = Ledger.of(entries[self._read :])
+        for rows in news.pieces():
+            agree, mine = rows["agree"], rows[rows["arm"] == 1]
+            failed = mine["error"][mine["error"] >= 0]
+            self._told, self._agreed = self._told + int((agree >= 0).sum()), self._agreed + int((agree == 1).sum())
+            self._asked, self._failed = self._asked + len(mine), self._failed + len(failed)
+            self._reason = news.error(int(failed[-1])) if len(failed) else self._reason
+            self._slow += int((~(latency_s(mine) <= bound)).sum()) if bound else 0
         self._read = len(entries)
         if not self._asked:
             return None
@@ -311,6 +360,31 @@ class Guard:
         return None
 
 
+NOT_REACHED = ("no connection", "connection lost", "timeout")
+"""How the error of a request begins that did not reach its service."""
+
+
+def unreachable(entries: Sequence[Entry], least: int) -> tuple[int, str]:
+    """How many of the last entries failed without reaching a service, on both sides, and with what; 0 below ``least`` a side.
+
+    One side that cannot be reached is that side's fault. Both at once is the network between, or the host that sends: no evidence about
+    either.
+    """
+    ledger, sides, count, reason = Ledger.of(entries), {0: 0, 1: 0}, 0, ""
+    for rows in reversed(list(ledger.pieces())):
+        errors = np.unique(rows["error"])
+        away = [place for place in errors if place >= 0 and ledger.error(place).startswith(NOT_REACHED)]
+        reached = np.flatnonzero(~np.isin(rows["error"], away))
+        last = rows[reached[-1] + 1 :] if len(reached) else rows
+        count += len(last)
+        for side in sides:
+            sides[side] += int((last["arm"] == side).sum())
+        reason = reason or (ledger.error(int(last["error"][-1])) if len(last) else "")
+        if len(reached):
+            break
+    return (count, reason) if min(sides.values()) >= least else (0, "")
+
+
 def breach(plan: TrialPlan, entries: Sequence[Entry]) -> Optional[str]:
     """:meth:`Guard.breach` over all ``entries`` of a stage."""
     return Guard(plan).breach(entries)
@@ -323,17 +397,22 @@ def evaluate(
     plan: TrialPlan, logged: Logged, grade: Grade = Grade.MEASURED, monitor: Optional[Monitor] = None, command: str = "neuronfit monitor FILE"
 ) -> tuple[tuple[CriterionResult, ...], tuple[StageResult, ...]]:
     """Every criterion in every stage that was begun, and what happened in each stage."""
+    from neuronfit.trial.elsewhere import heard
+
+    imported = next(iter(logged.event("imported")), None)
     results, stages = [], []
     for number, stage, entries in _begun(plan, logged):
-        for one in judges(plan, stage, _whole(logged, number)).values():
+        totals = [event for event in logged.event("totals") if event["stage"] == number]
+        waiting = judges(plan, stage, _whole(logged, number))
+        for name in tuple(waiting):
+            one = waiting.pop(name)  # one at a time: each holds the values that it has read
             for upto in _looks(logged, number, len(entries)):
                 one.take(entries, upto)
             found = one.found
-            totals = [event for event in logged.event("totals") if event["stage"] == number]
-            if totals and not entries:
-                found = _of_totals(one, totals)
+            if imported:
+                found = heard(one, found, len(entries) > 0, totals, imported)
             results.append(_result(one.criterion, stage["name"], found, grade))
-        stages.append(_stage(stage, entries))
+        stages.append(_stage(stage, entries, totals))
     for criterion in plan.criteria_fixed:
         if criterion.metric == "utilization" and stages:
             results.append(_result(criterion, "all stages", busyness(criterion, monitor, command), grade))
@@ -348,7 +427,9 @@ def history(plan: TrialPlan, logged: Logged, most: int = 12) -> list[tuple[str, 
     path = []
     for number, stage, entries in _begun(plan, logged):
         looks = _looks(logged, number, len(entries))
-        for name, one in judges(plan, stage, _whole(logged, number)).items():
+        waiting = judges(plan, stage, _whole(logged, number))
+        for name in tuple(waiting):
+            one = waiting.pop(name)
             for place, upto in enumerate(looks if isinstance(one, _Ratio) else ()):
                 failed = one.take(entries, upto) == "failed"
                 if (failed or (len(looks) - 1 - place) % math.ceil(len(looks) / most) == 0) and (found := one.found).value is not None:
@@ -358,8 +439,8 @@ def history(plan: TrialPlan, logged: Logged, most: int = 12) -> list[tuple[str, 
     return path
 
 
-def _begun(plan: TrialPlan, logged: Logged) -> list[tuple[int, dict[str, Any], list[Entry]]]:
-    numbers = sorted({entry.stage for entry in logged.entries} | {event["stage"] for event in logged.event("stage")})
+def _begun(plan: TrialPlan, logged: Logged) -> list[tuple[int, dict[str, Any], Ledger]]:
+    numbers = sorted(set(logged.stages) | {event["stage"] for event in logged.event("stage")})
     return [(number, plan.stages[number], logged.of(number)) for number in numbers if 0 <= number < len(plan.stages)]
 
 
@@ -378,20 +459,6 @@ def _result(criterion: TrialCriterion, stage: str, found: Look, grade: Grade) ->
     return CriterionResult(criterion=criterion.name, stage=stage, outcome=found.outcome, because=found.because, value=value, count=found.count)
 
 
-def _of_totals(one: Judge, totals: Sequence[dict[str, Any]]) -> Look:
-    """What totals of a monitor say, where there is no line per request: the share of errors; of anything else nothing."""
-    mine = [event for event in totals if event["arm"] == "candidate" and event.get("asked")]
-    name = one.criterion.name
-    if one.criterion.metric == "error_rate" and mine and all(event.get("failed") is not None for event in mine):
-        failed, asked = sum(event["failed"] for event in mine), sum(event["asked"] for event in mine)
-        return share_of(name, failed, asked, one.criterion.bound, one.alpha, "of the candidate's requests failed", most=True)
-    said = [
-        f"{event['arm']} {event['values'][key] * 1e3:g} ms" for event in totals if (key := f"{one.criterion.metric}_s") in event.get("values", {})
-    ]
-    seen = f" ({', '.join(said)})" if said else ""
-    return Look("inconclusive", f"{name}: the file has totals{seen} and no line per request, so no interval can be given")
-
-
 def _quantity(found: Look, criterion: TrialCriterion, grade: Grade) -> Quantity:
     unit = "fraction" if criterion.compare == "bound" else "ratio"
     if found.value is None or not math.isfinite(found.value):
@@ -401,16 +468,19 @@ def _quantity(found: Look, criterion: TrialCriterion, grade: Grade) -> Quantity:
     return Quantity(value=found.value, low=low if finite else None, high=high if finite else None, unit=unit, grade=grade)
 
 
-def _stage(stage: dict, entries: Sequence[Entry]) -> StageResult:
-    counts = {arm: [entry for entry in entries if entry.arm == arm] for arm in ("baseline", "candidate")}
-    return StageResult(
-        name=stage["name"],
-        mode=stage["mode"],
-        share=stage["share"],
-        asked={arm: len(rows) for arm, rows in counts.items()},
-        failed={arm: sum(entry.error is not None for entry in rows) for arm, rows in counts.items()},
-        duration_s=max((entry.end or entry.due for entry in entries), default=0.0),
-    )
+def _stage(stage: dict, entries: Sequence[Entry], totals: Sequence[dict[str, Any]] = ()) -> StageResult:
+    asked, failed, last = {"baseline": 0, "candidate": 0}, {"baseline": 0, "candidate": 0}, 0.0
+    for rows in Ledger.of(entries).pieces():
+        for arm, place in (("baseline", 0), ("candidate", 1)):
+            errors = rows["error"][rows["arm"] == place]
+            asked[arm] += len(errors)
+            failed[arm] += int((errors >= 0).sum())
+        last = max(last, float(np.where(np.isnan(rows["end"]), rows["due"], rows["end"]).max()))
+    for event in totals:
+        if not len(entries):
+            asked[event["arm"]] += event.get("asked") or 0
+        failed[event["arm"]] = max(failed[event["arm"]], event.get("failed") or 0)
+    return StageResult(name=stage["name"], mode=stage["mode"], share=stage["share"], asked=asked, failed=failed, duration_s=last)
 
 
 def _monitor(question: Question, plan: TrialPlan, logged: Logged) -> Optional[Monitor]:
@@ -530,19 +600,13 @@ def _findings(question: Question, plan: TrialPlan, logged: Logged, status: str, 
                 target=plan.candidate,
             )
     if status == "inconclusive" and not finished:
-        yield Finding(
-            severity=Severity.WAITING,
-            code="trial_unfinished",
-            because="the test was interrupted before its last stage ended",
-            next=f"{again} --resume",
-            target=plan.candidate,
-        )
+        yield _unfinished(plan, logged, f"{again} --resume")
     elif status == "inconclusive":
         open_ones = ", ".join(name for name, outcome in overall.items() if outcome == "inconclusive")
         yield Finding(
             severity=Severity.WAITING,
             code="trial_inconclusive",
-            because=f"{open_ones}: too few requests to tell",
+            because=f"{open_ones}: {'each says what is missing' if logged.event('imported') else 'too few requests to tell'}",
             next="lengthen the stages, then run it again",
             target=plan.candidate,
         )
@@ -555,12 +619,48 @@ def _findings(question: Question, plan: TrialPlan, logged: Logged, status: str, 
             because="after the breach the baseline did not answer every request",
             next="look at the endpoints now",
         )
+    if logged.lost and (finished or status != "inconclusive"):
+        because = f"{_lost_because(logged)}; {logged.lost:,} requests that failed then do not count, and were sent again"
+        yield Finding(severity=Severity.NOTE, code="both_sides_lost", because=because)
+    earlier = {
+        entry.started_utc: entry
+        for entry in question.dossier
+        if isinstance(entry, Trial) and entry.candidate == plan.candidate and entry.started_utc != logged.started_utc
+    }
+    if earlier and not logged.event("imported"):
+        said = "; ".join(f"{entry.status}, begun {utc}, plan {entry.plan}" for utc, entry in sorted(earlier.items()))
+        because = f"{plan.candidate} was tested before ({said}): a test that is repeated until it passes shows nothing"
+        yield Finding(severity=Severity.WARNING, code="tested_before", because=because, next="say in the decision why it was repeated")
     if logged.torn:
         yield Finding(severity=Severity.NOTE, code="log_torn", because=f"{logged.torn} lines of the log are not whole; their requests do not count")
 
 
+def _unfinished(plan: TrialPlan, logged: Logged, next: str) -> Finding:
+    """Why a test that has no verdict ended."""
+    why = (logged.ended or {}).get("why")
+    if why == "interrupted":
+        because = "the test was stopped by hand before its last stage ended; every answer is kept"
+        return Finding(severity=Severity.WAITING, code="trial_stopped", because=because, next=next, target=plan.candidate)
+    if why == "lost":
+        because = f"{_lost_because(logged)}; {logged.lost:,} requests that failed then do not count"
+        return Finding(severity=Severity.WAITING, code="both_sides_lost", because=because, next=next, target=plan.candidate)
+    because = (
+        "a side did not answer the rehearsal, so no traffic was sent"
+        if why == "rehearsal"
+        else "the test was interrupted before its last stage ended"
+    )
+    return Finding(severity=Severity.WAITING, code="trial_unfinished", because=because, next=next, target=plan.candidate)
+
+
+def _lost_because(logged: Logged) -> str:
+    events = logged.event("lost")
+    return f"{events[-1].get('because')} at {events[-1].get('utc')}" if events else "neither side could be reached"
+
+
 def _of_import(plan: TrialPlan, logged: Logged):
     """What a test that ran elsewhere cannot show."""
+    from neuronfit.trial.elsewhere import files_of
+
     begun = {event["stage"] for event in logged.event("stage")}
     absent_ones = [stage["name"] for number, stage in enumerate(plan.stages) if number not in begun]
     left_out = sum(event.get("left_out", 0) for event in logged.event("imported"))
@@ -570,6 +670,7 @@ def _of_import(plan: TrialPlan, logged: Logged):
     if absent_ones:
         because = f"the log has nothing of {', '.join(absent_ones)}"
         yield Finding(severity=Severity.NOTE, code="stages_missing", because=because, next="adopt their logs too, or leave them out of trial.stages")
+    yield from files_of(plan, logged)
     start, registered = _time(logged.started_utc), _time(plan.created_utc)
     if start is None or (registered and start < registered):
         when = logged.started_utc if start else "at a time that the file does not say"

@@ -16,50 +16,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, BinaryIO, Optional
 
 from neuronfit.errors import BadRecord, NotWritable
+from neuronfit.trial.ledger import ARMS, Answered, Entry, Ledger
 
-__all__ = ["Entry", "Log", "Logged", "answer_hash", "read"]
+__all__ = ["ARMS", "Entry", "Log", "Logged", "answer_hash", "read"]
 
-ARMS = ("baseline", "candidate")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What became of one request on one side. Times in seconds from the start of the stage's segment."""
-
-    n: int
-    stage: int
-    arm: str
-    due: float
-    sent: Optional[float] = None
-    first: Optional[float] = None
-    end: Optional[float] = None
-    tokens: Optional[int] = None
-    hash: Optional[str] = None
-    agree: Optional[bool] = None
-    error: Optional[str] = None
-
-    @property
-    def latency_s(self) -> Optional[float]:
-        """From the intended time of sending; ``None`` for a request that failed."""
-        return None if self.error is not None or self.end is None else max(self.end - self.due, 1e-9)
-
-    @property
-    def ttft_s(self) -> Optional[float]:
-        return None if self.error is not None or self.first is None else max(self.first - self.due, 1e-9)
-
-    @property
-    def tpot_s(self) -> Optional[float]:
-        """(end - first) / (tokens - 1)."""
-        if self.error is not None or self.first is None or self.end is None or not self.tokens or self.tokens < 2:
-            return None
-        return max((self.end - self.first) / (self.tokens - 1), 1e-12)
-
+LONGEST_LINE = 1 << 20
+"""Bytes; a longer line is none of ours."""
 
 _FIELDS = tuple(entry.name for entry in fields(Entry))
 
@@ -70,24 +38,33 @@ class Logged:
 
     plan: str
     started_utc: str
-    entries: list[Entry] = field(default_factory=list)
+    stages: dict[int, Ledger] = field(default_factory=dict)
+    """stage -> its entries"""
     events: list[dict[str, Any]] = field(default_factory=list)
     torn: int = 0
     """lines that are no whole entry"""
     doubled: int = 0
     """requests that were sent again; the first answer counts"""
+    lost: int = 0
+    """failures of both sides at once, while neither could be reached; they do not count and are sent again"""
     sha256: str = ""
 
-    def of(self, stage: int) -> list[Entry]:
-        return [entry for entry in self.entries if entry.stage == stage]
+    @property
+    def entries(self) -> list[Entry]:
+        """All of them as objects, stage by stage: for logs that are short."""
+        return [entry for ledger in self.stages.values() for entry in ledger]
+
+    def of(self, stage: int) -> Ledger:
+        return self.stages.get(stage) or Ledger()
 
     def event(self, name: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == name]
 
     @property
     def ended(self) -> Optional[dict[str, Any]]:
-        ends = self.event("end")
-        return ends[-1] if ends else None
+        """The last end, where nothing was sent after it."""
+        ends = [event for event in self.events if event["event"] in ("end", "resume")]
+        return ends[-1] if ends and ends[-1]["event"] == "end" else None
 
 
 class Log:
@@ -97,7 +74,7 @@ class Log:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes()[-1:] == b"\n"
+            self._torn = path.exists() and _ends_torn(path)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as error:
             raise NotWritable(
@@ -114,7 +91,7 @@ class Log:
         self._write(json.dumps({name: value for name in _FIELDS if (value := getattr(entry, name)) is not None}, separators=(",", ":")) + "\n")
 
     def event(self, event: str, **what: Any) -> None:
-        self._write(json.dumps({"event": event, **what}, ensure_ascii=False) + "\n")
+        self._write(json.dumps({"event": event, **what}) + "\n")
 
     def sync(self) -> None:
         """Bring what was written to the disk, so that it outlives a power cut too."""
@@ -140,43 +117,88 @@ class Log:
         return NotWritable(what, str(self.path), next="free the disk, then the same command with --resume")
 
 
-def read(path: Path) -> Logged:
-    """The log of a test. Raises :class:`~neuronfit.errors.BadRecord` when the file is none."""
+def _ends_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def read(path: Path, *, requests: bool = True) -> Logged:
+    """The log of a test, line by line; without ``requests`` only its events. Raises :class:`~neuronfit.errors.BadRecord` when the file is none."""
+    digest = hashlib.sha256()
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            lines = _lines(file, digest)
+            first = next(lines, b"")
+            head = _parsed(first)
+            if not isinstance(head, dict) or head.get("log") != "trial/1" or not isinstance(head.get("plan"), str):
+                said = first[:60].decode("utf-8", "replace")
+                raise BadRecord(f"{path} is not the log of a trial, its first line is", said, next="neuronfit trial PARAMS")
+            logged = Logged(plan=head["plan"], started_utc=str(head.get("started_utc")))
+            _take(logged, lines, requests)
     except OSError as error:
         raise BadRecord(f"cannot read the trial's log ({error.strerror})", str(path)) from None
-    lines = data.split(b"\n")
-    head = _parsed(lines[0])
-    if not isinstance(head, dict) or head.get("log") != "trial/1" or not isinstance(head.get("plan"), str):
-        raise BadRecord(
-            f"{path} is not the log of a trial, its first line is", lines[0][:60].decode("utf-8", "replace"), next="neuronfit trial PARAMS"
-        )
-    logged = Logged(plan=head["plan"], started_utc=str(head.get("started_utc")), sha256=hashlib.sha256(data).hexdigest())
-    seen: set[tuple[int, int, str]] = set()
-    for line in lines[1:]:
-        if not line.strip():
+    logged.sha256 = digest.hexdigest()
+    return logged
+
+
+def _lines(file: BinaryIO, digest: Any) -> Iterator[bytes]:
+    """Lines; of one that is longer than ``LONGEST_LINE`` its beginning."""
+    whole = True
+    while line := file.readline(LONGEST_LINE):
+        digest.update(line)
+        if whole:
+            yield line
+        whole = line.endswith(b"\n")
+
+
+def _take(logged: Logged, lines: Iterator[bytes], requests: bool) -> None:
+    answered = Answered()
+    for line in lines:
+        if (not requests and line.startswith(b'{"n":')) or not line.strip():
             continue
         found = _parsed(line)
         if isinstance(found, dict) and isinstance(found.get("event"), str):
             logged.events.append(found)
+            if found["event"] == "lost":
+                _forget(logged, answered, found)
             continue
         entry = _entry(found)
         if entry is None:
             logged.torn += 1
-        elif (key := (entry.stage, entry.n, entry.arm)) in seen:
+        elif not answered.add(entry.stage, entry.n, entry.arm):
             logged.doubled += 1
         else:
-            seen.add(key)
-            logged.entries.append(entry)
-    return logged
+            try:
+                logged.stages.setdefault(entry.stage, Ledger()).append(entry)
+            except (ValueError, OverflowError):
+                answered.discard(entry.stage, entry.n, entry.arm)
+                logged.torn += 1
+
+
+def _forget(logged: Logged, answered: Answered, event: dict[str, Any]) -> None:
+    """The last ``count`` entries of a stage, which both sides failed while neither could be reached, do not count."""
+    stage, count = event.get("stage"), event.get("count")
+    ledger = logged.stages.get(stage) if isinstance(stage, int) else None
+    if ledger is None or not isinstance(count, int) or not 0 < count <= len(ledger):
+        return
+    for entry in ledger[len(ledger) - count :]:
+        answered.discard(entry.stage, entry.n, entry.arm)
+    ledger.drop(count)
+    logged.lost += count
 
 
 def _parsed(line: bytes) -> Any:
     try:
-        return json.loads(line)
-    except ValueError:
+        return json.loads(line.decode())
+    except (ValueError, RecursionError):
         return None
+
+
+_NUMBER = (float, int)
+_NUMBER_OR_NOTHING = (float, int, type(None))
 
 
 def _entry(found: Any) -> Optional[Entry]:
@@ -186,9 +208,22 @@ def _entry(found: Any) -> Optional[Entry]:
         entry = Entry(**found)
     except TypeError:
         return None
-    numbers = (entry.due, entry.sent, entry.first, entry.end)
-    good = isinstance(entry.n, int) and isinstance(entry.stage, int) and entry.arm in ARMS and isinstance(entry.due, (int, float))
-    return entry if good and all(value is None or isinstance(value, (int, float)) for value in numbers) else None
+    good = (
+        type(entry.n) is int
+        and 0 <= entry.n < 1 << 32
+        and type(entry.stage) is int
+        and 0 <= entry.stage < 1 << 15
+        and entry.arm in ARMS
+        and type(entry.due) in _NUMBER
+        and type(entry.sent) in _NUMBER_OR_NOTHING
+        and type(entry.first) in _NUMBER_OR_NOTHING
+        and type(entry.end) in _NUMBER_OR_NOTHING
+        and (entry.tokens is None or (type(entry.tokens) is int and 0 <= entry.tokens < 1 << 31))
+        and (entry.agree is None or type(entry.agree) is bool)
+        and (entry.hash is None or type(entry.hash) is str)
+        and (entry.error is None or type(entry.error) is str)
+    )
+    return entry if good else None
 
 
 def answer_hash(parts: Iterable[str]) -> str:

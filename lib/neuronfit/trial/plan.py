@@ -13,16 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from neuronfit import handover, sequential
+from neuronfit.catalog import instances
 from neuronfit.cost import leading
-from neuronfit.params import Criterion, Endpoint, Target
+from neuronfit.errors import WaitingForEvidence
+from neuronfit.params import Criterion, Endpoint, Stage, Target
 from neuronfit.profile import offered
 from neuronfit.provenance import Estimated
 from neuronfit.question import Question
-from neuronfit.record import Comparison, Cost, Finding, Severity, TrialCriterion, TrialPlan
-from neuronfit.trial.evaluate import QUANTILES
+from neuronfit.record import Comparison, Cost, Finding, Severity, TrialCriterion, TrialPlan, Utilization
+from neuronfit.trial.evaluate import QUANTILES, compares
 from neuronfit.utilization import headline
 
-__all__ = ["METHOD", "endpoint_of", "even_split", "handed_over", "plan"]
+__all__ = ["METHOD", "endpoint_of", "even_split", "handed_over", "lengths_min", "plan", "stage_text"]
 
 METHOD = (
     "Quantiles: candidate against baseline at the pooled quantile (Mood 1950; paired: McNemar 1947), looked at group-sequentially with "
@@ -53,18 +55,17 @@ def plan(question: Question) -> TrialPlan:
     rate = trial.rate_per_s or offered(question).mean_per_s
     criteria = tuple(_fixed(question, entry, candidate) for entry in (trial.criteria or _default(question)))
     needed, spread_from = _needed(question, criteria)
-    stages = tuple(_stage(stage, rate, needed) for stage in trial.stages)
+    stages = tuple(_stage(question, stage, rate, needed, spread_from) for stage in trial.stages)
     errors = trial.max_error_rate if trial.max_error_rate is not None else 2 * objective.error_rate
     limits = {"error_rate": errors, "agreement": trial.min_agreement}
     if objective.latency_p99_ms:
         limits["latency_p99_s"] = objective.latency_p99_ms / 1e3
-    minutes = sum(stage.duration_min for stage in trial.stages)
     record = TrialPlan(
         workload=question.ref,
         source=Estimated(formula="plan from the params file; nothing was run", inputs={"trial": "declared"}),
-        findings=(*_waiting(question, waiting), *_same(question, endpoints), *_short(question, stages, criteria, spread_from)),
+        findings=(*_waiting(question, waiting), *_same(question, endpoints), *_open(stages), *_short(question, stages)),
         bottom_line=(
-            f"Plan registered: {candidate.name} against {baseline.name} in {len(trial.stages)} stages, {_duration(minutes)}, "
+            f"Plan registered: {candidate.name} against {baseline.name} in {len(trial.stages)} stage{'s' * (len(trial.stages) > 1)}, {_length(stages)}, "
             + (f"rollback first. It waits for {' and '.join(waiting)} endpoint{'s' if len(waiting) > 1 else ''}." if waiting else "rollback first.")
         ),
         candidate=candidate.name,
@@ -120,21 +121,36 @@ def _candidate(question: Question) -> Target:
 
 def handed_over(question: Question, registered: TrialPlan) -> dict[str, str]:
     """The plan as files for the places where production runs (:mod:`neuronfit.handover`)."""
-    stages = tuple(
-        handover.Stage(stage["name"], "shadow" if stage["mode"] != "split" else "split", stage["share"], stage["duration_min"])
-        for stage in registered.stages
-    )
+    for stage in registered.stages:
+        if stage["duration_min"] is None:
+            raise WaitingForEvidence(f"stage {stage['name']} cannot be handed over without its minutes: {stage['open']}", next=stage["next"])
+    stages = tuple(handover.Stage(stage["name"], stage["mode"], stage["share"], stage["duration_min"]) for stage in registered.stages)
+    baseline, candidate = (_fleet(question, name) for name in (registered.baseline, registered.candidate))
     return handover.render(
         handover.Handover(
             name=question.name,
-            baseline_type=question.target(registered.baseline).instance_type,
-            candidate_type=question.target(registered.candidate).instance_type,
+            baseline=baseline or handover.Side(question.target(registered.baseline).instance_type, 1, _devices(question, registered.baseline)),
+            candidate=candidate or handover.Side(question.target(registered.candidate).instance_type, 1, _devices(question, registered.candidate)),
             stages=stages,
             max_error_fraction=registered.limits["error_rate"],
             max_latency_p99_s=registered.limits.get("latency_p99_s"),
             plan_id=registered.id,
+            counted=baseline is not None and candidate is not None,
         )
     )
+
+
+def _fleet(question: Question, name: str) -> Optional[handover.Side]:
+    """The declared instances of a target, else those that step 5 found; ``None`` where neither is known."""
+    target, busy = question.target(name), question.dossier.latest(Utilization)
+    found = next((row.instances for row in busy.targets if row.target == name), None) if busy else None
+    count = target.count or (math.ceil(found.value) if found is not None and found.known else None)
+    return handover.Side(target.instance_type, count, _devices(question, name)) if count else None
+
+
+def _devices(question: Question, name: str) -> int:
+    """GPUs or Neuron chips of one instance of a target; a slice of one counts as one."""
+    return max(1, math.floor(instances.find(question.target(name).instance_type).accelerator_count))
 
 
 # -- criteria ---------------------------------------------------------------------------------
@@ -149,7 +165,7 @@ def _default(question: Question) -> tuple[Criterion, ...]:
 def _fixed(question: Question, asked: Criterion, candidate: Target) -> TrialCriterion:
     """One criterion with every default filled in, and its sentence."""
     trial, objective = question.params.trial, question.params.objective
-    margin = trial.latency_margin if asked.margin is None else asked.margin
+    margin = asked.margin if asked.margin is not None else trial.latency_margin if asked.kind == "non_inferior" else 0.0
     base = {"metric": asked.metric, "kind": asked.kind, "margin": margin, "stages": ALL}
     shown = asked.metric.replace("_", " ")
     if asked.metric == "error_rate":
@@ -166,9 +182,11 @@ def _fixed(question: Question, asked: Criterion, candidate: Target) -> TrialCrit
     if asked.bound_ms is not None:
         name, says = f"{asked.metric}_bound", f"{shown} of the candidate at most {asked.bound_ms:g} ms"
         return TrialCriterion(**{**base, "margin": 0.0}, name=name, compare="bound", bound=asked.bound_ms / 1e3, says=says)
-    limit = f"at most {1 + margin:g} x the baseline's" if asked.kind == "non_inferior" else "below the baseline's"
-    if asked.metric == "throughput":
-        limit = f"at least {1 - margin:g} x the baseline's" if asked.kind == "non_inferior" else "above the baseline's"
+    better, more = asked.kind == "superior", asked.metric == "throughput"
+    if better and not margin:
+        limit = f"{'above' if more else 'below'} the baseline's"
+    else:
+        limit = f"{'at least' if more else 'at most'} {(1 + margin) if better == more else (1 - margin):g} x the baseline's"
     if asked.metric in ("throughput", "cost_per_result"):
         base |= {"stages": PAIRED}
     money = _money_ratio(question, candidate) if asked.metric == "cost_per_result" else None
@@ -199,16 +217,18 @@ def _needed(question: Question, criteria: Sequence[TrialCriterion]) -> tuple[Opt
     if not wanted:
         return None, "no criterion compares a quantile"
     figure = headline(question, question.dossier.latest(Comparison), question.params.baseline.name)
-    alpha = (1 - question.params.policy.confidence) / 2 / len(trial.stages)
     sizes, origin = [], ""
     for entry in wanted:
+        looked_at = sum(compares(entry, stage.how, stage.share) for stage in trial.stages)
+        if not looked_at:
+            return None, f"no stage compares {entry.name} with the baseline"
+        alpha = (1 - question.params.policy.confidence) / 2 / looked_at
         q = QUANTILES[entry.metric.partition("_")[2]]
         spread, origin = _spread(figure, q)
         if spread is None:
             return None, origin
-        sizes.append(
-            sequential.requests_needed(spread, margin=entry.margin, detect=max(trial.regression, 1.2 * entry.margin), alpha=alpha, power=trial.power)
-        )
+        margin = entry.margin if entry.kind == "non_inferior" else 0.0  # superior: as far beyond what is asked
+        sizes.append(sequential.requests_needed(spread, margin=margin, detect=max(trial.regression, 1.2 * margin), alpha=alpha, power=trial.power))
     return max(sizes), origin
 
 
@@ -229,23 +249,77 @@ def _spread(figure: Any, q: float) -> tuple[Optional[float], str]:
 
 
 def even_split(stage: Mapping[str, Any]) -> float:
-    """Requests per side of an even split that tell as much as one request of the stage: 1 where both get it, else 2 s (1 - s)."""
-    return 1.0 if stage["mode"] != "split" else 2 * stage["share"] * (1 - stage["share"]) or 1.0
+    """Requests per side of an even split that tell as much as one request of the stage: 1 where both get it, else 2 s (1 - s).
+
+    At share 1 there is nothing left to compare with: 0.
+    """
+    return 1.0 if stage["mode"] != "split" else 2 * stage["share"] * (1 - stage["share"])
 
 
-def _stage(stage: Any, rate: Optional[float], needed: Optional[int]) -> dict[str, Any]:
-    seconds = stage.duration_min * 60
+def lengths_min(question: Question) -> tuple[Optional[float], ...]:
+    """Minutes of each stage as the plan would say them; ``None`` where the rate or the sample that it follows from is not known."""
+    trial = question.params.trial
+    rate = trial.rate_per_s or offered(question).mean_per_s
+    criteria = tuple(_fixed(question, entry, _candidate(question)) for entry in (trial.criteria or _default(question)))
+    needed, origin = _needed(question, criteria)
+    return tuple(_stage(question, stage, rate, needed, origin)["duration_min"] for stage in trial.stages)
+
+
+def _stage(question: Question, stage: Stage, rate: Optional[float], needed: Optional[int], origin: str) -> dict[str, Any]:
+    """One stage of the plan. Where the file gives requests, the minutes follow from the rate: whole requests, none too few."""
     even = even_split({"mode": stage.how, "share": stage.share})
+    sent, minutes, unknown = None, stage.duration_min, None
+    if stage.requests == "planned" and needed:
+        sent = math.ceil(needed / even)
+    elif stage.requests == "planned":
+        unknown = (
+            f"it is to get the requests that the regression needs, and {origin}",
+            f"write a number into stages.requests of {question.command_name}, or give {question.params.baseline.name} a figure that says it",
+        )
+    elif stage.requests:
+        sent = math.ceil(stage.requests / stage.reach)
+    if sent and rate:
+        minutes = sent / rate / 60
+    elif sent:
+        unknown = (
+            f"it is {sent:,} requests long, and no rate is declared",
+            f"add trial.rate_per_s or traffic.mean_per_s to {question.command_name}",
+        )
+    told = rate * minutes * 60 if rate and minutes else None
     return {
         "name": stage.name,
         "mode": stage.how,
         "share": stage.share,
-        "duration_min": stage.duration_min,
-        "expected_requests": round(rate * seconds * (stage.share or 1.0)) if rate else None,
-        "requests_per_side": max(1, round(rate * seconds * even)) if rate else None,
-        "requests_needed": needed,
-        "minutes_needed": needed / (rate * even) / 60 if needed and rate else None,
+        "duration_min": minutes,
+        "expected_requests": round((told if sent is None else sent) * stage.reach) if told else None,
+        "requests_per_side": max(1, round(told * (even or 1.0))) if told else None,
+        "requests_needed": needed if even else None,
+        "minutes_needed": needed / (rate * even) / 60 if needed and rate and even else None,
+        **({"requests": None if sent is None else round(sent * stage.reach), "length_from": str(stage.requests)} if stage.requests else {}),
+        **({"open": unknown[0], "next": unknown[1]} if unknown else {}),
     }
+
+
+def stage_text(stage: Mapping[str, Any], registered: TrialPlan) -> str:
+    """One stage on a line: how long, how many requests, and after how many minutes of today's traffic the regression is found."""
+    minutes, comes = stage["duration_min"], stage.get("expected_requests")
+    kind = "both sides get every request" if stage["mode"] != "split" else f"{stage['share']:.0%} to the candidate"
+    lasts = f"of unknown length ({stage['open']})" if minutes is None else f"{minutes:.3g} minutes"
+    said = f"stage {stage['name']}: {kind}, {lasts}" + (f", {comes:,} requests to the candidate" if comes else "")
+    if stage["mode"] == "split" and stage["share"] in (0, 1):
+        return f"{said}; nothing to compare with, bounds and errors are judged"
+    if stage["requests_needed"] is None:
+        return f"{said}; how many are needed is not known: {registered.traffic.get('spread_from')}"
+    needed = f"{said}; needed are {stage['requests_needed']:,} a side"
+    return needed + (f", {stage['minutes_needed']:.3g} minutes at this traffic" if stage["minutes_needed"] else "")
+
+
+def _length(stages: Sequence[Mapping[str, Any]]) -> str:
+    """All stages together: ``8 hours``, ``at least 2 hours``."""
+    known = [stage["duration_min"] for stage in stages if stage["duration_min"] is not None]
+    if not known:
+        return "of a length that is not known yet"
+    return ("" if len(known) == len(stages) else "at least ") + _duration(sum(known))
 
 
 def _duration(minutes: float) -> str:
@@ -287,13 +361,19 @@ def _same(question: Question, endpoints: dict[str, Optional[Endpoint]]) -> list[
     return [Finding(severity=Severity.WARNING, code="same_endpoint", because=because, next=f"name two addresses in {question.command_name}")]
 
 
-def _short(question: Question, stages: Sequence[dict[str, Any]], criteria: Sequence[TrialCriterion], origin: str) -> list[Finding]:
+def _open(stages: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Stages whose length is not known yet."""
+    waiting = [stage for stage in stages if stage["duration_min"] is None]
+    return [
+        Finding(severity=Severity.WAITING, code="stage_length_unknown", because=f"stage {stage['name']}: {stage['open']}", next=stage["next"])
+        for stage in waiting
+    ]
+
+
+def _short(question: Question, stages: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Stages that cannot find the regression they are meant to find."""
-    names = [stage["name"] for stage in stages if stage["minutes_needed"] and stage["minutes_needed"] > stage["duration_min"]]
-    known = [stage for stage in stages if stage["minutes_needed"]]
-    if not known:
-        return []
-    if len(names) < len(known):
+    known = [stage for stage in stages if stage["minutes_needed"] and stage["duration_min"] is not None]
+    if not known or any(stage["minutes_needed"] <= stage["duration_min"] * (1 + 1e-9) for stage in known):
         return []
     best = min(known, key=lambda stage: stage["minutes_needed"])
     trial = question.params.trial
@@ -303,6 +383,6 @@ def _short(question: Question, stages: Sequence[dict[str, Any]], criteria: Seque
             code="stages_too_short",
             because=f"a regression of {trial.regression:.0%} is found with {trial.power:.0%} chance after {best['minutes_needed']:.3g} minutes of stage "
             f"{best['name']}, which lasts {best['duration_min']:g}",
-            next=f"lengthen a stage of {question.command_name}, or raise trial.detect",
+            next=f"lengthen a stage of {question.command_name} (requests: planned), or raise trial.detect",
         )
     ]
