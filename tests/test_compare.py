@@ -37,6 +37,15 @@ def test_matched_means_the_same_batch_on_both_sides(tmp_path):
         assert asked.dossier.get(best.baseline_record).settings.batch_size == 16
 
 
+def test_batches_of_their_own_are_said_with_the_ratio(tmp_path):
+    """Batch 4 against batch 1 is not the speed of the hardware alone."""
+    asked = question(tmp_path)
+    one, four = measured(asked, "l4", [1000, 1001, 1002], batch=1), measured(asked, "inf2", [2000, 2001, 2002], batch=4)
+    assert compare.pair(one, four, "best", 0.05, 0.95).sentence.startswith("inf2 at batch 4 answers 2 times as many a second as l4 at batch 1 (")
+    alike = measured(asked, "inf2", [2000, 2001, 2002], batch=1)
+    assert compare.pair(one, alike, "matched", 0.05, 0.95).sentence.startswith("inf2 answers 2 times as many a second as l4 (")
+
+
 def test_a_ratio_is_candidate_over_baseline(tmp_path):
     """p99 6.171 ms against 3.83 ms: latency ratio 1.61, although throughput is 1.23 times."""
     matched = pairs_of(compare.compare(question(tmp_path)), "inf2")["matched"]
@@ -119,7 +128,7 @@ def test_nothing_on_one_side(tmp_path):
     asked = question(tmp_path, "xlm-roberta-base")
     record = compare.compare(asked)
     assert record.pairs == () and set(record.headline) == {"inf2-48", "trn1-32"}
-    assert "nothing to compare yet, since l4, inf2 have none" in record.bottom_line
+    assert "nothing to compare yet, since l4 and inf2 have none" in record.bottom_line
     codes = {(finding.target, finding.code) for finding in record.findings}
     assert {("trn1-32", "few_cores_busy"), ("inf2-48", "few_cores_busy"), ("l4", "nothing_published"), ("inf2", "nothing_published")} <= codes
 

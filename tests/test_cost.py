@@ -271,24 +271,25 @@ def test_an_idle_instance_has_an_upper_bound_for_a_cost(tmp_path):
     found = {finding.target: finding for finding in record.findings if finding.code == "cost_of_idle_instance"}
     assert set(found) == {"inf2-48", "trn1-32"} and "upper bound" in found["trn1-32"].because
     assert rows["trn1-32"].full_load.value > 100  # USD per million, against 0.08 for bert-base on inf2.xlarge
-    assert record.bottom_line == "No cost to compare yet: l4, inf2 lack a throughput or a price."
+    assert record.bottom_line == "No cost to compare yet: l4 and inf2 lack a throughput or a price."
 
 
 def test_what_the_source_printed_is_said_with_its_basis(tmp_path):
     record, _ = priced(question(tmp_path))
     found = {finding.target: finding for finding in record.findings if finding.code == "printed_on_another_basis"}
     assert set(found) == {"inf2", "trn1"}
-    assert "$0.0341 per million on reserved_3yr_no_upfront" in found["inf2"].because and "$0.079" in found["inf2"].because
+    assert "$0.0341 per million at 3-year reserved, no upfront prices, us-east-1" in found["inf2"].because and "$0.079" in found["inf2"].because
 
 
 def test_every_other_basis_is_in_the_table_or_absent_with_the_reason(tmp_path):
     _, rows = priced(question(tmp_path))
     other = rows["inf2"].other_bases
     assert set(other) == set(prices.options())
-    assert other["on_demand"] == rows["inf2"].full_load
+    assert (other["on_demand"].value, other["on_demand"].grade) == (rows["inf2"].full_load.value, rows["inf2"].full_load.grade)
+    assert prices.find("inf2.xlarge", "us-east-1", "spot_estimate").as_of in other["spot_estimate"].why  # each has the date of its price
     reserved = float(prices.find("inf2.xlarge", "us-east-1", "reserved_3yr_no_upfront").usd_per_hour)
     assert other["reserved_3yr_no_upfront"].value == pytest.approx(1e6 * reserved / (2674.18956433 * 3600))
-    assert not other["capacity_block"].known and "no capacity_block price in us-east-1" in other["capacity_block"].why
+    assert not other["capacity_block"].known and "no capacity block price in us-east-1" in other["capacity_block"].why
 
 
 def test_a_price_that_is_not_quoted_waits_and_is_never_a_guess(tmp_path):
@@ -446,6 +447,18 @@ def test_costs_by_what_is_counted(tmp_path):
     assert rows["inf2"].per_unit["input token"].value == pytest.approx(0.526528 / 64, rel=1e-5)
     assert "padding not counted" in rows["inf2"].per_unit["input token"].why
     assert rows["inf2"].tokens_per_usd.value == pytest.approx(2674.18956433 * 128 * 3600 / 0.7582)
+
+
+def test_a_request_of_a_trace_has_the_tokens_that_the_trace_writes(tmp_path):
+    """Answers of 100 and 300 tokens: a request costs 200 tokens, not the 84 of the figure; prompts of 50 are a quarter of that."""
+    lines = [f"2026-03-02 00:{place // 60:02}:{place % 60:02},50,{(100, 300)[place % 2]}" for place in range(1200)]
+    (tmp_path / "trace.csv").write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]) + "\n")
+    asked = question(tmp_path, "flan-t5-xl", traffic={"trace": {"file": str(tmp_path / "trace.csv")}})
+    found = walk(asked, (compare.compare, utilization.estimate, cost.price))["cost"]
+    row = next(row for row in found.targets if row.target == "trn1-32")
+    per_token = row.per_unit["output token"].value
+    assert row.per_unit["request"].value == pytest.approx(200 * per_token, rel=1e-3) and "200 output tokens" in row.per_unit["request"].why
+    assert row.per_unit["input token"].value == pytest.approx(200 / 50 * per_token, rel=1e-2)
 
 
 def test_a_cost_at_saturation_is_called_one(tmp_path):
@@ -722,7 +735,7 @@ def test_how_likely_is_said_with_what_it_takes_for_granted(tmp_path):
     for part in (
         "estimated: inf2 is the cheaper one in more than 99% of the draws",
         "a doubt of 25% in the throughput and 20% in the volume is assumed",
-        "taken at face value although they are not comparable (precision of products and timed region differ)",
+        "taken at face value although they are not comparable: precision of products and timed region differ",
     ):
         assert part in sentence
     assert "probability above" not in sentence and row.taken_as in sentence

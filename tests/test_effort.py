@@ -119,7 +119,7 @@ def test_a_certain_plan_by_hand(tmp_path):
     assert (
         row.sentence == "inf2: saves $2,500 a month against $1,000 a month of upkeep; paid back in month 14 (100% of the draws are within 36 months)."
     )
-    assert record.bottom_line.startswith("The move takes about 20 person-days (20 to 20). inf2: saves")
+    assert record.bottom_line.startswith("The move to inf2 takes an estimated 20 person-days. inf2: saves")
 
 
 def test_a_negative_saving_never_pays_back_at_any_volume(tmp_path):
@@ -307,11 +307,102 @@ def test_the_templates_are_ordered_and_chosen_by_name(tmp_path):
     assert likely == {"small": 5.5, "medium": 20, "large": 83}
     for name in TEMPLATES:
         [row] = paid(tmp_path / name, 5000, 2500, template=name).targets
-        assert sum(task.likely for task in row.tasks) == likely[name] and row.tasks[0].because == f"template {name}"
+        assert (
+            sum(task.likely for task in row.tasks) == likely[name]
+            and row.tasks[0].because == f"template {name}: inf2.xlarge runs what was compiled for it"
+        )
     [own] = paid(tmp_path / "own", 5000, 2500, template="large", tasks=CERTAIN).targets
     assert [task.name for task in own.tasks] == ["all of it"]
     with pytest.raises(BadParams, match="small, medium, large"):
         paid(tmp_path / "bad", 1, 1, template="tiny")
+
+
+HERE = {"name": "today", "instance_type": "this-host", "path": "cpu"}
+
+
+@pytest.mark.parametrize(
+    "baseline, candidate, names, likely, upkeep",
+    [
+        # precision alone, on the host at hand: nothing is compiled, built or learned. 1 + 3 + 3 days, and the upkeep that there is already
+        (HERE, {**HERE, "name": "bf16", "settings": {"precision": "bf16"}}, ["change", "validate", "rollback"], 7, 0),
+        # another GPU: the image is built anew, the software path stays. 4 + 3 + 3
+        (
+            {"name": "l4", "instance_type": "g6.xlarge", "path": "cuda"},
+            {"name": "l40s", "instance_type": "g6e.xlarge", "path": "cuda"},
+            ["build", "validate", "rollback"],
+            10,
+            0,
+        ),
+        # from Inferentia2 to Trainium1 on one path: compiled again. 4 + 4 + 3 + 3
+        (
+            {"name": "inf2", "instance_type": "inf2.xlarge", "path": "neuron_xla"},
+            {"name": "trn1", "instance_type": "trn1.2xlarge", "path": "neuron_xla"},
+            ["convert", "build", "validate", "rollback"],
+            14,
+            1000,
+        ),
+        # from a CPU to a GPU: another path, and nothing is compiled ahead. 4 + 3 + 4 + 3 + 2
+        (HERE, {"name": "l4", "instance_type": "g6.xlarge", "path": "cuda"}, ["build", "validate", "pipelines", "rollback", "train"], 16, 1000),
+        # from a GPU to Inferentia2: the whole template
+        (
+            {"name": "l4", "instance_type": "g6.xlarge", "path": "cuda"},
+            {"name": "inf2", "instance_type": "inf2.xlarge", "path": "neuron_xla"},
+            ["convert", "build", "validate", "pipelines", "rollback", "train"],
+            20,
+            1000,
+        ),
+    ],
+)
+def test_the_template_keeps_what_the_move_changes(tmp_path, baseline, candidate, names, likely, upkeep):
+    asked = question(tmp_path, baseline=baseline, candidates=[candidate])
+    [row] = effort.payback(asked).targets
+    assert [task.name.split()[0].strip(",") for task in row.tasks] == names
+    assert sum(task.likely for task in row.tasks) == likely and row.upkeep_per_month.value == upkeep
+    assert all(task.because.startswith(("template medium: ", "our assumption: ")) for task in row.tasks)
+
+
+def test_a_declared_plan_and_declared_upkeep_stay_whatever_changes(tmp_path):
+    plan = {"tasks": CERTAIN, "upkeep_days_per_month": 0.5}
+    asked = question(tmp_path, baseline=HERE, candidates=[{**HERE, "name": "bf16", "settings": {"precision": "bf16"}}], effort=plan)
+    [row] = effort.payback(asked).targets
+    assert [task.name for task in row.tasks] == ["all of it"] and row.upkeep_per_month.value == 500
+    assert row.upkeep_because == "0.5 person-days a month, declared"  # releases of the Neuron SDK are nothing to a CPU
+
+
+def test_a_model_that_no_page_names_has_to_be_ported_once(tmp_path):
+    """Two traps, model not listed and encoder-decoder not served, ask for the same work: 15 days, not 1 + 1; another trap stays its own."""
+    step2 = checked(
+        found("warning", "known_trap", "model not listed: the guide lists others"),
+        found("warning", "known_trap", "encoder decoder not served: no page says so"),
+        found("warning", "known_trap", "trace segfault: it crashes"),
+    )
+    [row] = paid(tmp_path, 5000, 2500, admit=[step2], tasks=CERTAIN).targets
+    assert [(task.likely, task.because.partition(":")[0]) for task in row.tasks] == [
+        (20, "your plan"),
+        (15, "model not listed"),
+        (1, "trace segfault"),
+    ]
+
+
+def test_every_trap_that_becomes_a_task_is_in_the_catalogue():
+    from neuronfit.catalog import traps
+
+    assert set(tasks.TRAP_TASKS) <= {trap.code.replace("_", " ") for trap in traps.every()}
+
+
+def test_the_bottom_line_has_the_days_of_the_candidate_that_it_speaks_of(tmp_path):
+    """inf2 is reached from the GPU (20 days likely), l40s by another GPU (10): neither has a cost, so both sizes are said."""
+    asked = question(
+        tmp_path,
+        candidates=[
+            {"name": "inf2", "instance_type": "inf2.xlarge", "path": "neuron_xla"},
+            {"name": "l40s", "instance_type": "g6e.xlarge", "path": "cuda"},
+        ],
+    )
+    record = effort.payback(asked)
+    inf2, l40s = (round(row.effort.value) for row in record.targets)
+    assert inf2 > l40s
+    assert f"to inf2 {inf2} person-days" in record.bottom_line and f"to l40s {l40s} person-days" in record.bottom_line
 
 
 def test_releases_a_year_are_counted_from_the_catalogues_dates():
@@ -328,7 +419,7 @@ def test_upkeep_by_the_release(tmp_path):
     [row] = paid(tmp_path, 5000, 2500, tasks=CERTAIN, releases_per_year=6, upkeep_days_per_release=2, day_rate_usd=700).targets
     assert row.upkeep_per_month.value == 700 and "6 releases a year (as declared) x 2 person-days each" in row.upkeep_because
     [row] = paid(tmp_path / "b", 5000, 2500, tasks=CERTAIN, releases_per_year=4, upkeep_days_per_month=1).targets
-    assert "1 person-days a month, declared; with 4 releases a year (as declared) that is 3 days for each" in row.upkeep_because
+    assert "1 person-day a month, declared; with 4 releases a year (as declared) that is 3 days for each" in row.upkeep_because
 
 
 # -- two fleets, and a second migration -------------------------------------------------------

@@ -388,7 +388,7 @@ def test_a_served_path_without_an_endpoint_prints_what_to_start():
     assert told == where_to_run(asked, asked.target("trn1-32")) and "\n" not in told
     assert "endpoint: {url: 'http://HOST:8000'} under trn1-32" in told
     assert "neuronfit measure params/t5-3b.yaml --target trn1-32" in told and "neuronfit adopt FILE --for trn1-32" in told
-    assert "vllm serve" not in told and "by path nxd_inference" in told
+    assert "vllm serve" not in told and "by path nxd_inference (no command is known for this model, see step 2)" in told
     with pytest.raises(WaitingForEvidence, match="nxd_inference"):
         measure(asked, "trn1-32", progress=False)
 

@@ -26,6 +26,7 @@ from neuronfit.record import (
     TrialPlan,
     Utilization,
 )
+from neuronfit.units import metric
 
 CONCLUSIONS = (Compatibility, Compile, Comparison, Utilization, Cost, Payback, TrialPlan, Decision)
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -148,6 +149,33 @@ def test_landmarks_headings_captions_and_scope(page):
     assert next(attributes["lang"] for tag, attributes in page.tags if tag == "html") == "en"
 
 
+def luminance(color):
+    """Relative luminance of ``#rrggbb`` (WCAG 2.2)."""
+    digits = color.lstrip("#")
+    digits = "".join(2 * one for one in digits) if len(digits) == 3 else digits
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_words_can_be_read_in_light_in_dark_and_on_paper(html):
+    """WCAG AA, 4.5 : 1, for every colour of words on every ground that it stands on. The formula's own check: black on white is 21."""
+    assert contrast("#000", "#fff") == pytest.approx(21) and contrast("#777", "#fff") == pytest.approx(4.48, abs=0.01)
+    palettes = [dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{3,6})", block)) for block in re.findall(r":root\{([^}]*)\}", html)]
+    assert len(palettes) == 3  # light, dark, print
+    for palette in palettes:
+        for words in ("ink", "soft", "accent", "good", "wait", "bad", "m", "i", "p", "e"):
+            for ground in ("paper", "tint"):
+                assert contrast(palette[words], palette[ground]) >= 4.5, (words, ground, palette[words])
+        for words, ground in (("ink", "wait-bg"), ("soft", "wait-bg"), ("soft", "good-bg"), ("soft", "calm-bg"), ("e", "wait-bg"), ("p", "calm-bg")):
+            assert contrast(palette[words], palette[ground]) >= 4.5, (words, ground)
+
+
 def test_size_is_that_of_a_mail_not_of_a_film(html):
     assert len(html.encode()) < 400_000
 
@@ -171,6 +199,88 @@ def test_the_headline_by_hand(page):
     assert rows[:6] == ["0.103P", "0.559E", "2,168P", "– / 3.83Pmean 3.69 P", "18E / 55E", "baseline"]
     assert rows[6:11] == ["0.079P", "0.527E", "2,674P", "5.97P / 6.17P", "15E / 45E"]
     assert rows[12:17] == ["0.109P", "0.933E", "3,422P", "9.34P / 9.42P", "12E / 35E"]
+
+
+def test_the_same_number_everywhere(dossier, page, content):
+    """The headline table, the figures and report.json show one number, rounded the same way, with the same grade."""
+    table = [cell["text"].replace("\n", "") for cell in headline(page) if cell["tag"] == "td"]
+    said = {attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"}
+    against_latency, by_batch, bars = (
+        next(text for text in said if text.startswith(start))
+        for start in ("Cost per million at full load", "Throughput against", "Cost of a million useful results: ")
+    )
+    for place, target in enumerate(entry for entry in content["targets"] if entry["role"] != "reference"):
+        bases = target["cost_per_million"]["on_demand"]
+        shown = table[6 * place : 6 * place + 6]
+        for number, name, cell in (
+            (bases["full_load"], "usd_per_million", shown[0]),
+            (bases["at_your_traffic"], "usd_per_million", shown[1]),
+            (target["throughput"], "throughput_per_s", shown[2]),
+            (target["latency"]["p99"], "latency_p99_s", shown[3].partition(" / ")[2]),
+            (target["utilization"]["mean"], "utilization", shown[4]),
+        ):
+            assert cell.startswith(metric(name).number(number["value"]) + number["grade"][0].upper()), (target["name"], name, cell)
+        usd, p99 = metric("usd_per_million").text(bases["full_load"]["value"]), metric("latency_p99_s").text(target["latency"]["p99"]["value"])
+        assert f"{target['name']} ({target['instance_type']}) {usd} at {p99} [{bases['full_load']['grade'][0].upper()}]" in against_latency
+        assert f"{target['name']} {usd} at full load" in bars
+        assert f"batch {target['batch_size']}: {metric('throughput_per_s').text(target['throughput']['value'])} at {p99}" in by_batch
+    assert content["decision"]["sentence"] in page.words and all(" ".join(reason.split()) in page.words for reason in content["decision"]["reasons"])
+
+
+def test_why_a_number_is_absent_can_be_read_without_pointing(page):
+    """The L4's page prints no median; the CPU takes no part in cost. Both are text, not a tooltip alone."""
+    words = page.words
+    assert "Why a number is not known" in words and "point at it" not in words
+    listed = words[words.index("Why a number is not known") : words.index("What the columns mean")]
+    assert (
+        "l4: latency p50 / p99" in listed
+        and "cpu: full load, your traffic, busy mean / peak, against baseline this host's CPU takes no part in cost and load" in listed
+    )
+
+
+def test_contents_lead_to_every_part(page):
+    links = page.links[: page.links.index("#appendix") + 1]
+    assert links == ["#targets", "#gates", "#next", *(f"#step-{number}" for number in range(1, 9)), "#appendix"]
+
+
+def test_the_next_measurement_comes_back(page):
+    """Taken on another host, so that the page says how it gets into this dossier."""
+    words = page.words
+    at = words.index("neuronfit measure params/bert-base-uncased.yaml --target l4")
+    assert "It writes one file. Copy it back here, then:" in words[at:]
+    assert "neuronfit adopt FILE --for l4 neuronfit run params/bert-base-uncased.yaml --steps 4-8" in words[at:]
+
+
+def test_every_command_names_its_params_file(page):
+    assert "neuronfit trial params/bert-base-uncased.yaml --plan-only" in page.words and "PARAMS" not in page.words
+
+
+def test_no_stored_names_in_what_is_said(dossier, page):
+    """Finding codes and keys of the params file have underscores; what is said about evidence has none."""
+    said = [dossier.latest(Decision).sentence, *(attributes["aria-label"] for tag, attributes in page.tags if tag == "svg")]
+    said += [cell["text"] for cell in headline(page)]
+    said += [attributes["title"] for tag, attributes in page.tags if tag == "th" and "title" in attributes and "." not in attributes["title"]]
+    assert not [text for text in said if re.search(r"\b[a-z0-9]+_[a-z0-9_]+\b|<->", text)]
+
+
+def with_gates(made, **statuses):
+    """The newest decision of a dossier with these gates, and the sentence of a later one."""
+    old = made.latest(Decision)
+    gates = tuple(gate.model_copy(update={"status": statuses.get(gate.name.replace(" ", "_"), "pass")}) for gate in old.gates)
+    made.admit(old.model_copy(update={"gates": gates, "created_utc": "2026-12-01T00:00:00.000000Z"}))
+    return Page(report.render(made))
+
+
+def test_the_gate_that_is_marked_is_the_one_that_the_verdict_follows_from(tmp_path):
+    """Parity is open and the hardware idles: the sentence says that it stops at busy, and so does the list."""
+    page = with_gates(example_records.dossier(tmp_path), parity="open", busy="fail", trial="open")
+    classes = [
+        attributes["class"].split()
+        for tag, attributes in page.tags
+        if tag == "li" and attributes.get("class", "").split()[:1] in (["pass"], ["fail"], ["open"])
+    ]
+    assert classes == [["pass"], ["pass"], ["pass"], ["open"], ["pass"], ["fail", "stop"], ["pass", "later"], ["pass", "later"], ["open", "later"]]
+    assert "The verdict follows from this; what is open above does not change it." in page.words and "The evidence stops here." not in page.words
 
 
 def test_order_of_the_first_screen(page):

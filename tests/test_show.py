@@ -10,8 +10,21 @@ import pytest
 from example_records import GIB
 from neuronfit import show
 from neuronfit.provenance import Grade, Quantity, absent
-from neuronfit.record import Comparison, Compatibility, Compile, Cost, Decision, Payback, Profile, TrialPlan, Utilization
-from neuronfit.show import figures
+from neuronfit.record import (
+    Comparison,
+    Compatibility,
+    Compile,
+    Cost,
+    Decision,
+    Difference,
+    Payback,
+    Profile,
+    SecondMove,
+    TaskOfMove,
+    TrialPlan,
+    Utilization,
+)
+from neuronfit.show import figures, software
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +78,7 @@ def test_headline_by_hand(dossier):
     assert texts(table) == [
         ["l4 (g6.xlarge · TensorRT 10.2 · fp16 · batch 8)", "0.103 P", "0.559 E", "2,168 P", "– / 3.83 P (mean 3.69 P)", "18 E / 55 E", "baseline"],
         [
-            "inf2 (inf2.xlarge · XLA trace · fp32 bf16 matmul · batch 8)",
+            "inf2 (inf2.xlarge · XLA trace · fp32 with bf16 products · batch 8)",
             "0.079 P",
             "0.527 E",
             "2,674 P",
@@ -74,7 +87,7 @@ def test_headline_by_hand(dossier):
             "not comparable (precision of products, timed region)",
         ],
         [
-            "trn1 (trn1.2xlarge · XLA trace · fp32 bf16 matmul · batch 16)",
+            "trn1 (trn1.2xlarge · XLA trace · fp32 with bf16 products · batch 16)",
             "0.109 P",
             "0.933 E",
             "3,422 P",
@@ -254,6 +267,68 @@ def test_every_table_defines_its_columns_and_says_the_same_twice(dossier, name):
     ElementTree.fromstring(f"<div>{table.html()}</div>")
 
 
+def dollars_that_math_would_take(page: str) -> list[str]:
+    """Texts with two dollar signs outside of what MathJax leaves alone: a notebook would show what is between them as a formula."""
+    found = []
+
+    def walk(element, ignored):
+        ignored = ignored or "mathjax_ignore" in (element.get("class") or "").split()
+        for text in (element.text, *(child.tail for child in element)):
+            if not ignored and (text or "").count("$") > 1:
+                found.append(text)
+        for child in element:
+            walk(child, ignored)
+
+    walk(ElementTree.fromstring(f"<div>{page}</div>".replace("<br>", "<br/>")), False)
+    return found
+
+
+@pytest.mark.parametrize("name", ALL_TABLES)
+def test_money_in_a_notebook_is_no_formula(dossier, name):
+    table = ALL_TABLES[name](dossier)
+    assert not dollars_that_math_would_take(table._repr_html_())
+    if name == "cost":
+        assert dollars_that_math_would_take(table._repr_html_().replace("mathjax_ignore", "")), "the footnote has several sums"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        show.Note("from $1 to $2"),
+        show.sentences("$0.079 against $0.103", "and $3 of $4"),
+        show.Listing("What to type", (software._Entry("a", "here", "echo $A $B", ("$1 or $2",)),)),
+    ],
+    ids=["note", "sentences", "listing"],
+)
+def test_money_beside_tables_is_no_formula_either(shown):
+    assert "$" in shown._repr_html_() and not dollars_that_math_would_take(shown._repr_html_())
+
+
+def test_sentences_are_paragraphs_and_lines():
+    said = show.sentences("a < b", "c")
+    assert str(said) == repr(said) == "a < b\nc"
+    assert [entry.text for entry in ElementTree.fromstring(f"<div>{said._repr_html_()}</div>")] == ["a < b", "c"]
+
+
+def test_a_wide_table_fits_into_a_notebook(dossier):
+    """Heads wrap, ids and long names may be broken, many columns are set smaller; a page with a style sheet of its own has none of it."""
+    record = dossier.measurements()[0].id
+    cells = [show.cell(record), show.cell("time.perf_counter"), show.cell("2.33.0"), show.cell("0.5 of a_b")]
+
+    def table(count):
+        columns = tuple(show.Column(f"break-even {place}", "a number", words=place < 2) for place in range(count))
+        return show.Table("wide", columns, (show.Row((*cells, *(show.cell("1"),) * count)[:count]),))
+
+    page = table(10)._repr_html_()
+    assert "font-size:12px" in page and "font-size:12px" not in table(9)._repr_html_()
+    assert f"{record[:8]}<wbr/>{record[8:]}" in page and "time.<wbr/>perf_<wbr/>counter" in page
+    assert ">2.33.0<" in page and ">0.5 of a_b<" in page, "numbers and short names stay whole"
+    heads = re.findall(r'<th scope="col" style="([^"]*)"', page)
+    assert len(heads) == 10 and all(style.split("white-space:")[-1].startswith("normal") for style in heads)
+    plain = table(10).html()
+    assert record in plain and "wbr" not in plain and 'class="num"' in plain
+
+
 @pytest.mark.parametrize("name", ALL_TABLES)
 def test_text_of_a_table_is_aligned(dossier, name):
     table = ALL_TABLES[name](dossier)
@@ -330,7 +405,7 @@ def test_the_alternative_text_has_the_numbers(dossier):
     )
     assert "l4 can do 2,168/s on 1 instance" in str(show.hourly_load(dossier.latest(Profile), dossier.latest(Utilization)))
     # (0.8048 - 0.7582) x 730 = 34.018 a month; -22,000 + 36 x (34.018 - 1,000) = -56,775
-    assert "inf2 stands at -$56,775 after 36 months" in str(show.payback_curve(dossier.latest(Payback)))
+    assert "inf2 stands at -$56,800 after 36 months" in str(show.payback_curve(dossier.latest(Payback)))
 
 
 def test_money_is_not_read_as_mathematics(dossier):
@@ -440,3 +515,112 @@ def test_curves_leave_out_what_is_invalid_and_take_the_median_where_p99_is_rare(
     figure = show.batch_latency_curves(entries)
     assert "median latency by batch size" in str(figure) and "batch 4" in str(figure) and "batch 8" not in str(figure)
     assert "No VALID figure" in str(show.batch_latency_curves(entries[2:]))
+
+
+def test_of_one_setting_the_curve_shows_the_newest_software(dossier):
+    """As the headline does: SDK 2.27's 2,674/s, not the 2,500/s of SDK 2.26 that was read in later."""
+    newer = next(entry for entry in dossier.measurements("inf2") if entry.settings.batch_size == 8)
+    newer = newer.model_copy(update={"settings": newer.settings.model_copy(update={"sdk": "2.27.0"})})
+    older = newer.model_copy(
+        update={
+            "id": "older",
+            "created_utc": "2026-12-24T00:00:00.000000Z",
+            "settings": newer.settings.model_copy(update={"sdk": "2.26.0"}),
+            "values": {**newer.values, "throughput_per_s": 2500.0},
+        }
+    )
+    for order in ([newer, older], [older, newer]):
+        said = str(show.batch_latency_curves(order))
+        assert "2,674/s" in said and "2,500/s" not in said
+
+
+def test_a_target_has_one_colour_in_every_figure(dossier):
+    """The baseline is grey and the first candidate blue, whichever was measured first."""
+    from neuronfit.show.figures import HUES, TODAY
+
+    entries = [entry for name in ("inf2", "l4") for entry in dossier.measurements(name)]
+    svg = show.batch_latency_curves(entries, ["l4", "inf2", "trn1"]).svg
+    assert TODAY in svg and HUES[0] in svg and HUES[1] not in svg
+    only = show.batch_latency_curves(dossier.measurements("inf2"), ["l4", "inf2", "trn1"]).svg
+    assert HUES[0] in only and TODAY not in only
+
+
+def test_settings_that_differ_alike_share_a_row(dossier):
+    """Two candidates that differ from the baseline in the same way are one row; a mode is named only where it is not every pair's."""
+    comparison = dossier.latest(Comparison)
+    one = comparison.pairs[0]
+    differences = (
+        Difference(setting="timed region", baseline="excludes host<->device copies", candidate="not stated", matters=True),
+        Difference(setting="precision", baseline="fp16", candidate="fp32_bf16_matmul", matters=False),
+    )
+    sizes = Difference(setting="batch size", baseline="16", candidate="8", matters=False)
+    made = [
+        one.model_copy(update={"candidate": name, "mode": mode, "baseline_record": mode, "differences": (*differences, *more)})
+        for name in ("inf2", "trn1")
+        for mode, more in (("matched", ()), ("best", (sizes,) if name == "inf2" else ()))
+    ]
+    table = show.differences_table(comparison.model_copy(update={"pairs": tuple(made)}))
+    assert texts(table) == [
+        ["timed region", "excludes host-device copies", "not stated", "inf2; trn1", "forbids it"],
+        ["precision", "fp16", "fp32 with bf16 products", "inf2; trn1", "shown only"],
+        ["batch size", "16", "8", "inf2 (best)", "shown only"],
+    ]
+
+
+def test_other_bases_say_how_old_their_prices_are(dossier):
+    """2026-07-20 and 2026-09-06 are 123 and 75 days before the 2026-11-20 on which the cost was reckoned."""
+    cost = dossier.latest(Cost)
+    assert cost.created_utc.startswith("2026-11-20")
+    dated = []
+    for row, day in zip(cost.targets, ("2026-07-20", "2026-09-06", "2026-07-20")):
+        option = next(name for name in row.other_bases if name.startswith("ri_3yr"))
+        price = row.other_bases[option].model_copy(update={"why": f"3-year reserved in us-east-1, list, as of {day}"})
+        dated.append(row.model_copy(update={"other_bases": {**row.other_bases, option: price}}))
+    table = show.bases_table(cost.model_copy(update={"targets": tuple(dated)}))
+    assert table.footnote.endswith("Prices as of: ri 3yr no upfront 2026-07-20 to 2026-09-06, 75 to 123 days old.")
+    assert "Prices as of" not in show.bases_table(cost).footnote  # an older record has no dates, and none are made up
+
+
+def test_an_invalid_figure_says_so_where_it_is_shown(tmp_path):
+    """In the headline's reference row and in step 4's table, with the first reason; all reasons are step 4's findings."""
+    made = example_records.dossier(tmp_path, without=(Comparison,))
+    base = example_records.cpu_measurement()
+    validity = "the budget was spent; raise policy.budget_s | host was disturbed: 59%; stop what else runs"
+    made.admit(base.model_copy(update={"valid": False, "validity": validity, "created_utc": "2026-12-01T00:00:00.000000Z"}))
+    (row,) = show.headline_table(made).reference
+    assert "INVALID" in str(row.cells[0])
+    table = show.measurements_table([base.model_copy(update={"valid": False, "validity": validity})])
+    place = [column.label for column in table.columns].index("source")
+    assert "INVALID: the budget was spent, and 1 more" in texts(table, 0)[place] and table.columns[place].wide
+    assert "valid: " in texts(show.measurements_table([base]), 0)[place]
+
+
+def test_a_column_without_a_word_takes_no_room():
+    columns = (show.Column("a", "x", words=True), show.Column("b", "y", words=True, wide=True), show.Column("c", "z", words=True, wide=True))
+    table = show.Table("t", columns, (show.Row((show.cell("1"), show.cell(None), show.cell("some words"))),))
+    assert table.html().count("wide") == 2  # the head and the cell of the last column
+
+
+def test_a_second_migration_that_is_not_reckoned_with_has_no_price(dossier):
+    payback = dossier.latest(Payback)
+    never = SecondMove(
+        probability=Quantity(value=0.0, unit="fraction", grade=Grade.ESTIMATED),
+        cost=Quantity(value=10_000.0, unit="USD", grade=Grade.ESTIMATED),
+        because="the path is not one of the Neuron SDK; 50% of the first migration's effort",
+    )
+    task = TaskOfMove(name="all", low=1, likely=1, high=1, because="x")
+    row = payback.targets[0].model_copy(update={"tasks": (task,), "second_move": never})
+    footnote = show.tasks_table(payback.model_copy(update={"targets": (row,)})).footnote
+    assert "A second migration: not reckoned with (the path is not one of the Neuron SDK)." in footnote and "10,000" not in footnote
+
+
+def test_a_candidate_is_not_drawn_as_the_baseline_for_want_of_its_figure(dossier):
+    """Where the baseline has no cost and no load, the first bar is a candidate's and keeps its colour."""
+    from neuronfit.show.figures import HUES, TODAY
+
+    cost, load = dossier.latest(Cost), dossier.latest(Utilization)
+    gone = absent("USD/1e6", "no figure")
+    costs = (cost.targets[0].model_copy(update={"full_load": gone, "expected": gone}), *cost.targets[1:2])
+    idle = (load.targets[0].model_copy(update={"busy_mean": absent("fraction", "no figure")}), *load.targets[1:2])
+    for drawn in (show.cost_bars(cost.model_copy(update={"targets": costs})), show.busy_bars(load.model_copy(update={"targets": idle}))):
+        assert HUES[0] in drawn.svg and TODAY not in drawn.svg

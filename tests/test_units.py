@@ -2,7 +2,7 @@
 
 import pytest
 from neuronfit.errors import NotFound
-from neuronfit.units import METRICS, metric
+from neuronfit.units import METRICS, metric, spoken
 
 SI_SUFFIX = {"_s": "s", "_bytes": "bytes", "_per_s": "1/s", "_usd": "USD"}
 
@@ -76,3 +76,18 @@ def test_an_unknown_metric_names_the_nearest():
     with pytest.raises(NotFound) as raised:
         metric("latency_p999_s")
     assert "latency_p99_s" in str(raised.value) and "latency_p999_s" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "stored, said",
+    [
+        ("fp32_bf16_matmul", "fp32 with bf16 products"),
+        ("reserved_3yr_no_upfront", "3-year reserved, no upfront"),
+        ("some_name", "some name"),
+        ("bf16", "bf16"),
+        ("excludes host<->device copies", "excludes host-device copies"),
+        ("no torch.no_grad()", "no torch.no_grad()"),  # code inside a sentence keeps its spelling
+    ],
+)
+def test_stored_names_as_they_are_told(stored, said):
+    assert spoken(stored) == said

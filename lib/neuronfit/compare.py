@@ -148,9 +148,14 @@ def doubts(row: Measurement) -> list[Finding]:
 def _newest_of_each(rows: list[Measurement]) -> list[Measurement]:
     """Of figures that differ only in the age of the software, the newest; of repeats, the last."""
     kept: dict[tuple[object, ...], Measurement] = {}
-    for row in sorted(rows, key=lambda row: (_version(row.settings.sdk), getattr(row.source, "date", ""), row.created_utc)):
+    for row in sorted(rows, key=age):
         kept[(row.settings.batch_size, row.settings.sequence_length, row.settings.precision, row.settings.tp_degree)] = row
     return list(kept.values())
+
+
+def age(row: Measurement) -> tuple[object, ...]:
+    """Sorts figures of the same settings from the oldest to the newest: by SDK, by date of the source, by time of the record. Doubtful ones come first."""
+    return (not doubts(row), _version(row.settings.sdk), getattr(row.source, "date", ""), row.created_utc)
 
 
 def _version(text: Optional[str]) -> tuple[int, ...]:
@@ -222,9 +227,9 @@ def _objective_check(row: Measurement, name: str, bound_ms: float, of: str) -> O
     lower = ("latency_p95_s", "latency_p90_s", "latency_p50_s", "latency_mean_s") if name == "latency_p99_s" else ()
     known = next((seen for seen in (name, *lower) if row.quantity(seen).known), None)
     if known is None:
-        return ObjectiveCheck(None, f"no {metric(name).label} is known for the bound of {bound_ms:g} ms")
+        return ObjectiveCheck(None, f"no {metric(name).label} is known for the bound of {bound_ms:,g} ms")
     value = row.quantity(known).value
-    because = f"{metric(known).label} {metric(known).text(value)}{of} of {bound_ms:g} ms"
+    because = f"{metric(known).label} {metric(known).text(value)}{of} of {bound_ms:,g} ms"
     if value * 1e3 > bound_ms:
         return ObjectiveCheck(False, because)
     return ObjectiveCheck(True, because) if known == name else ObjectiveCheck(None, f"{because}, but the {metric(name).label} is not known")
@@ -371,10 +376,17 @@ def _rate(run: object, row: Measurement) -> float:
 # -- sentences and findings -------------------------------------------------------------------
 
 
+def _own_batch(baseline: Measurement, candidate: Measurement) -> bool:
+    """Each side was taken at a batch of its own, which must be said with the ratio."""
+    sizes = baseline.settings.batch_size, candidate.settings.batch_size
+    return None not in sizes and sizes[0] != sizes[1]
+
+
 def _pair_sentence(baseline: Measurement, candidate: Measurement, ratio: Quantity, answer: str, found: Iterable[Difference]) -> str:
     if not ratio.known:
         return f"{candidate.target} cannot be set against {baseline.target}: {ratio.why}."
-    figure = f"{candidate.target} answers {metric('ratio').number(ratio.value)} times as many a second as {baseline.target}"
+    ours, theirs = (f" at batch {row.settings.batch_size}" if _own_batch(baseline, candidate) else "" for row in (candidate, baseline))
+    figure = f"{candidate.target}{ours} answers {metric('ratio').number(ratio.value)} times as many a second as {baseline.target}{theirs}"
     if answer == "not_comparable":
         names = ", ".join(entry.setting for entry in found if entry.matters)
         return f"{figure}, but the two were not taken alike: {names} differ."
@@ -488,6 +500,7 @@ def _bottom_line(question: Question, figures: dict[str, list[Measurement]], pair
         lacking = [name for name, usable_rows in figures.items() if not usable_rows]
         what = "no VALID one" if any(row.valid is False for row in rows if row.target in lacking) else "none"
         verb = "has" if len(lacking) == 1 else "have"
-        return f"{have} figure{plural} for this workload; nothing to compare yet, since {', '.join(lacking)} {verb} {what}."
+        names = " and ".join(part for part in (", ".join(lacking[:-1]), lacking[-1]) if part)
+        return f"{have} figure{plural} for this workload; nothing to compare yet, since {names} {verb} {what}."
     leading = next((entry for entry in pairs if entry.mode == "matched"), pairs[0])
     return f"{have} figure{plural} for this workload: {leading.sentence}"

@@ -42,7 +42,7 @@ from neuronfit.record import (
     Utilization,
     UtilizationOfTarget,
 )
-from neuronfit.units import metric
+from neuronfit.units import metric, spoken
 from neuronfit.useful import beside, fleet_of, monthly_usd, per_unit, useful_share
 from neuronfit.utilization import headline
 
@@ -354,7 +354,7 @@ def _taken_as(
     parts = [f"a doubt of {listed(said)} is assumed"] if said else []
     differ = unlike(question.dossier.latest(Comparison), name)
     if differ:
-        parts.append(f"the figures are taken at face value although they are not comparable ({differ})")
+        parts.append(f"the figures are taken at face value although they are not comparable: {differ}")
     return "; ".join(parts) or None
 
 
@@ -446,9 +446,10 @@ def _other_bases(question: Question, target: Target, throughput: Quantity) -> di
         try:
             rate = prices.discounted(prices.find(target.instance_type, region, option), question.params.pricing.discount)
         except NotFound:
-            table[option] = absent("USD/1e6", f"no {option} price in {region}")
+            table[option] = absent("USD/1e6", f"no {spoken(option)} price in {region}")
         else:
-            table[option] = _full_load(rate, throughput)
+            full = _full_load(rate, throughput)
+            table[option] = full.model_copy(update={"why": rate.why}) if full.known else full
     return table
 
 
@@ -464,8 +465,14 @@ def _sentence(target: Target, full: Quantity, expected: Quantity, unit: str, lef
     return f"{text}, without {left_out}." if left_out else f"{text}."
 
 
+def _basis_words(basis: str) -> str:
+    """``reserved_3yr_no_upfront, us-east-1 (...)`` with the purchase option as it is spoken."""
+    option, comma, rest = basis.partition(",")
+    return f"{spoken(option)} prices{comma}{rest}"
+
+
 def _findings(question: Question, rows: Sequence[CostOfTarget], figures: dict[str, Optional[Measurement]]) -> list[Finding]:
-    findings = _about_training(question, rows)
+    findings, money = _about_training(question, rows), metric("usd_per_million").text
     for row in rows:
         if not row.full_load.known and row.price.known:
             findings.append(
@@ -484,7 +491,8 @@ def _findings(question: Question, rows: Sequence[CostOfTarget], figures: dict[st
         printed, basis = figure.printed.get("usd_per_million"), figure.printed.get("price_basis")
         if printed and basis and not basis.startswith(question.params.pricing.purchase_option):
             because = (
-                f"the source prints ${float(printed):.3g} per million on {basis}; here it is {metric('usd_per_million').text(row.full_load.value)}"
+                f"the source prints ${float(printed):.3g} per million at {_basis_words(basis)}; "
+                f"here, {spoken(question.params.pricing.purchase_option)}, it is {money(row.full_load.value)}"
             )
             findings.append(Finding(severity=Severity.NOTE, code="printed_on_another_basis", because=because, target=row.target))
         if keeps_objective(figure, question.params.objective) is False:
@@ -528,7 +536,7 @@ def _runs_line(rows: Sequence[CostOfTarget], base: CostOfTarget, terms: str) -> 
     known = [row for row in rows if row is not base and row.training is not None and row.training.cost.known]
     if not known or base.training is None or not base.training.cost.known:
         lacking = [row.target for row in rows if row.training is None or not row.training.cost.known]
-        return f"No cost of a training run to compare yet: {', '.join(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} a throughput, a price or an amount."
+        return f"No cost of a training run to compare yet: {listed(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} a throughput, a price or an amount."
     best = min(known, key=lambda row: row.training.cost.value)
     money, run = metric("usd").text, best.training
     text = (
@@ -567,7 +575,7 @@ def _bottom_line(question: Question, rows: Sequence[CostOfTarget], terms: str) -
     priced = [row for row in rows if row is not base and row.full_load.known]
     if not priced or not base.full_load.known:
         lacking = [row.target for row in rows if not row.full_load.known]
-        return f"No cost to compare yet: {', '.join(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} a throughput or a price."
+        return f"No cost to compare yet: {listed(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} a throughput or a price."
     money = metric("usd_per_million").text
     priced = [row for row in priced if row.result_unit == base.result_unit]
     if not priced:

@@ -24,7 +24,9 @@ from typing import Optional
 
 from neuronfit import parity
 from neuronfit.compare import doubts, objective_checks
+from neuronfit.compatibility import NOT_NAMED
 from neuronfit.cost import Basis, Priced, leading, listed, of_draws, saving_fraction, speaks_against, usd_per_million
+from neuronfit.effort import size
 from neuronfit.profile import describe
 from neuronfit.provenance import Estimated, Grade, Quantity, weakest
 from neuronfit.question import Question
@@ -48,7 +50,7 @@ from neuronfit.record import (
     Utilization,
 )
 from neuronfit.targets import MEASURED_HERE, THIS_HOST
-from neuronfit.units import metric
+from neuronfit.units import metric, spoken
 from neuronfit.utilization import headline
 
 __all__ = ["GATES", "HEADLINES", "decide", "deciding", "verdict"]
@@ -175,6 +177,26 @@ class _Evidence:
         found = self.compatibility.findings if self.compatibility else ()
         return [finding for finding in found if finding.severity is Severity.BLOCKER and finding.target in (None, self.name)]
 
+    def unnamed(self) -> Optional[str]:
+        """That no page names this kind of model on the leading candidate's software path, in words; ``None`` where nothing says so."""
+        row, words = self.path_of(self.name), {code.replace("_", " ") for code in NOT_NAMED}
+        found = [*(self.compatibility.findings if self.compatibility else ()), *(row.findings if row else ())]
+        traps = {finding.because.partition(":")[0] for finding in found if finding.code == "known_trap" and finding.target == self.name}
+        if row is None or not traps & words:
+            return None
+        if "encoder decoder not served" in traps:
+            return f"no page says that {row.title} serves encoder-decoder models"
+        return f"no page of {row.title} names this kind of model"
+
+    def unlike(self) -> bool:
+        """Step 4 does not let the figures of the leading candidate be compared with the baseline's."""
+        return any(entry.verdict == "not_comparable" for entry in self.pairs.values())
+
+    def taken_with(self) -> str:
+        """The software of the candidate's figure, as far as it is stated."""
+        figure = self.figure(self.name)
+        return (figure.settings.software or figure.settings.route or "software that is not stated") if figure else ""
+
     def idles(self, name: str) -> bool:
         """The figure leaves most of its instance idle, so break-even values against it mean little."""
         figure = self.figure(name)
@@ -244,9 +266,12 @@ class _Evidence:
             return dict(status="fail", because=blockers[0].because, grade=Grade.PUBLISHED, record=self.compatibility.id)
         figure = self.figure(self.name)
         if figure is not None:
+            because = f"not compiled here; a {figure.grade} figure says that this model runs there"
+            if self.unnamed():
+                because += f" with {self.taken_with()}; {self.unnamed()}"
             return dict(
                 status="pass",
-                because=f"not compiled here; a {figure.grade} figure says that this model runs there",
+                because=because,
                 grade=figure.grade,
                 record=figure.id,
             )
@@ -386,7 +411,10 @@ class _Evidence:
         if mine is not None and mine.full_load.known and theirs is not None:
             unit = "tokens" if mine.result_unit == "token" else "requests"
             cost, grade = metric("usd_per_million").text(mine.full_load.value), mine.full_load.grade
-            return f"A million {unit} would cost {cost} on {mine.instance_type} at full load ({grade}), but {theirs.instance_type} has no figure to set it against."
+            text = f"A million {unit} would cost {cost} on {mine.instance_type} at full load ({grade}"
+            text += "; most of the instance idles, so this is an upper bound)" if self.idles(self.name) else ")"
+            text += f", but {theirs.instance_type} has no figure to set it against."
+            return f"{text} That figure was taken with {self.taken_with()}; {self.unnamed()}." if self.unnamed() else text
         base, candidate = self.base.instance_type, self.question.target(self.name).instance_type
         if base == candidate:  # one type on two paths, or in two precisions
             if base == THIS_HOST:
@@ -405,7 +433,15 @@ class _Evidence:
         return usd_per_million(row.price.value, partner.quantity("throughput_per_s").value) if partner else row.full_load.value
 
     def reasons(self) -> list[str]:
-        lines = [self._reason_fits(), self._reason_figures(), self._reason_best(), self._reason_traffic(), self._reason_break_even()]
+        lines = [
+            self._reason_fits(),
+            self._reason_objective(),
+            self._reason_figures(),
+            self._reason_best(),
+            self._reason_traffic(),
+            self._reason_break_even(),
+        ]
+        lines.append(self._reason_payback())
         lines += self._reasons_others()
         return [line for line in lines if line]
 
@@ -414,17 +450,23 @@ class _Evidence:
         if row is None or row.fits is None:
             return None
         text = metric("memory_bytes").text
-        room = f"{text(row.memory_needed.value)} of {text(row.memory_available.value)} on {row.instance_type}"
+        room = f"an estimated {text(row.memory_needed.value)} of {text(row.memory_available.value)} on {spoken_host(row.instance_type)}"
         start = f"It fits ({room})" if row.fits else f"It does not fit ({room})"
         blockers = "a documented blocker was found" if self.blockers() else "no documented blocker was found"
-        horizon = f" Software path: {row.title}, {row.status}." if row.supported else ""
+        unnamed = f"; {self.unnamed()}" if self.unnamed() else ""
+        horizon = f" Software path: {row.title}, {row.status}{unnamed}." if row.supported else ""
         return f"{start}, and {blockers}.{horizon}"
+
+    def _reason_objective(self) -> Optional[str]:
+        """Only where the promise is broken: a cost of results that come too late must not stand without it."""
+        found = self._objective()
+        return f"{self.name} misses the latency objective: {found['because']}." if found["status"] == "fail" else None
 
     def _reason_figures(self) -> Optional[str]:
         entry = self.pairs.get("matched") or self.pairs.get("best")
         if entry is None:
             return None
-        parts = [f"{part.setting} ({part.baseline} against {part.candidate})" for part in entry.differences if part.matters]
+        parts = [f"{part.setting} ({spoken(part.baseline)}, against {spoken(part.candidate)})" for part in entry.differences if part.matters]
         if not parts:
             return entry.sentence
         return f"The figures differ in {'; '.join(parts)}."
@@ -448,7 +490,7 @@ class _Evidence:
         mine, theirs = self.busy_of(self.name), self.busy_of(self.base.name)
         if mine is None or theirs is None or not mine.busy_mean.known or not theirs.busy_mean.known:
             return None
-        text = f"At your traffic {self.base.name} would be {theirs.busy_mean.value:.0%} busy on average and {self.name} {mine.busy_mean.value:.0%}"
+        text = f"Estimated for your traffic: {self.base.name} would be {theirs.busy_mean.value:.0%} busy on average and {self.name} {mine.busy_mean.value:.0%}"
         saving = self.savings().get("traffic")
         if saving is None:
             return f"{text}."
@@ -456,9 +498,10 @@ class _Evidence:
         fleet = (
             "one instance each covers the peak"
             if fleets == {1}
-            else f"the peak needs {theirs.instances.value:.0f} and {mine.instances.value:.0f} instances"
+            else f"the peak needs {theirs.instances.value:.0f} of {self.base.name} and {mine.instances.value:.0f} of {self.name}"
         )
-        return f"{text}; {fleet}, so {self.name} would cost {abs(saving):.0%} {'less' if saving >= 0 else 'more'}."
+        so = f"so {self.name} would cost {abs(saving):.0%} {'less' if saving >= 0 else 'more'}"
+        return f"{text}; {fleet}, {so}{', were the figures comparable' if self.unlike() else ''}."
 
     def _reason_break_even(self) -> Optional[str]:
         row, figure = self.cost_of(self.name), self._partner()
@@ -470,6 +513,17 @@ class _Evidence:
             f"Break-even at full load: {self.base.name} is the cheaper one if it answers more than {rate(row.break_even_throughput.value)}; "
             f"the {figure.grade} figure at batch {figure.settings.batch_size} is {rate(known.value)}."
         )
+
+    def _reason_payback(self) -> Optional[str]:
+        """What the move costs in people beside what it saves, so that no saving on the first screen stands without it."""
+        row = self.payback_of(self.name)
+        if row is None or not row.effort.known:
+            return None
+        start = f"Moving takes an estimated {size(row.effort)}"
+        if not row.saving_per_month.known:
+            return f"{start}; what it would save is not known yet."
+        said = row.sentence.removeprefix(f"{row.target}: ")
+        return f"{start}. {'At face value, with figures that are not comparable' if self.unlike() else 'Estimated'}, {row.target} {said}"
 
     def _reasons_others(self) -> list[str]:
         lines, theirs = [], self.cost_of(self.base.name)
@@ -485,13 +539,20 @@ class _Evidence:
                 saved = (
                     1 - (row.price.value / theirs.price.value) / pair.throughput.value if pair else 1 - row.full_load.value / theirs.full_load.value
                 )
+                money = metric("usd_per_million").text
+                unlike = any(p.candidate == target.name and p.verdict == "not_comparable" for p in self.comparison.pairs)
                 at = f"at the same batch ({self.question.dossier.get(pair.candidate_record).settings.batch_size})" if pair else "at full load"
                 lines.append(
-                    f"{target.instance_type}: {metric('usd_per_million').text(row.full_load.value)} per million, {abs(saved):.0%} {'less' if saved >= 0 else 'more'} than {self.base.name} {at}."
+                    f"{target.name} ({target.instance_type}): {money(row.full_load.value)} per million ({row.full_load.grade}{', not comparable' if unlike else ''}), {abs(saved):.0%} "
+                    f"{'less' if saved >= 0 else 'more'} than {self.base.name}’s {money(row.full_load.value / (1 - saved))} {at}."
                 )
             elif not row.full_load.known:
-                lines.append(f"{target.name}: {row.full_load.why}.")
+                lines.append(f"{target.name} ({target.instance_type}): {row.full_load.why}.")
         return lines
+
+
+def spoken_host(instance_type: str) -> str:
+    return "this host" if instance_type == THIS_HOST else instance_type
 
 
 def _open(because: str, record: Optional[str] = None) -> dict:
@@ -531,6 +592,21 @@ def _next_measurement(question: Question, evidence: _Evidence, gates: Sequence[G
             command=f"neuronfit run {question.command_name} --steps 8",
             host="any host that reaches both endpoints",
         )
+    stops = deciding(gates)
+    if (
+        stops is not None
+        and stops.name == "busy"
+        and stops.status == "fail"
+        and question.params.traffic is not None
+        and not question.params.traffic.trace
+    ):
+        return NextMeasurement(
+            target=evidence.base.name,
+            why=f"The verdict rests on the traffic as declared ({stops.because}). Count what really arrives, from an access log or a monitor's file, "
+            "and put the section that this prints into the params file.",
+            command="neuronfit traffic FILE",
+            host="any host that holds the log",
+        )
     return None
 
 
@@ -553,6 +629,8 @@ def _measure(question: Question, evidence: _Evidence, name: str) -> NextMeasurem
         if leading is not None and leading.break_even_throughput.known and not evidence.idles(evidence.name):
             rate = metric("throughput_per_s").text(leading.break_even_throughput.value)
             why += f" If it answers more than {rate}, it is the cheaper one and the question is settled without renting Neuron hardware."
+        else:
+            why += " Its figure is what every candidate is set against, and it needs no new hardware."
     else:
         why = f"The leading candidate, {target.instance_type}: the baseline is measured, this side rests on weaker evidence."
     return NextMeasurement(

@@ -24,7 +24,7 @@ from neuronfit.question import Question
 from neuronfit.record import Cost, CostOfTarget, Finding, Payback, PaybackOfTarget, SecondMove, Severity, TaskOfMove
 from neuronfit.units import metric
 
-__all__ = ["DRAWS", "cumulative", "payback", "payback_months", "positions"]
+__all__ = ["DRAWS", "cumulative", "payback", "payback_months", "positions", "size"]
 
 DRAWS = 20_000
 
@@ -192,7 +192,7 @@ def _of_candidate(question: Question, name: str, mine: Optional[CostOfTarget], b
     work = tasks.task_list(question, name)
     second = _second_move(question, name, work)
     spending = _spending(question, name, mine, work, second, source)
-    upkeep_days, upkeep_because = tasks.upkeep_days(plan)
+    upkeep_days, upkeep_because = tasks.upkeep_days(question, name)
     upkeep = _estimate(upkeep_days * plan.day_rate_usd, "USD/month")
     common = dict(
         target=name,
@@ -291,17 +291,23 @@ def _sentence(name: str, saving: float, upkeep: float, month: Quantity, share: f
 
 def _bottom_line(rows: tuple[PaybackOfTarget, ...], plan: Effort, taken_as: dict[str, Optional[str]]) -> str:
     """The answer, with what its saving takes for granted: a sentence is no stronger than its weakest number."""
-    effort = rows[0].effort
-    size = f"{effort.value:.0f} person-days ({effort.low:.0f} to {effort.high:.0f})"
     known = [row for row in rows if row.saving_per_month.known]
     if not known:
-        return f"The move takes about {size}; the saving it would be set against is not known yet."
+        sizes = dict.fromkeys(size(row.effort) for row in rows)
+        if len(sizes) == 1:
+            return f"The move takes an estimated {next(iter(sizes))}; the saving it would be set against is not known yet."
+        each = "; ".join(f"to {row.target} {size(row.effort)}" for row in rows)
+        return f"The move takes, estimated, {each}; the saving it would be set against is not known yet."
     paying = [row for row in known if row.payback_month.known]
-    if paying:
-        first = min(paying, key=lambda row: row.payback_month.value)
-        return f"The move takes about {size}. {first.sentence}{_taken(taken_as.get(first.target))}"
-    best = max(known, key=lambda row: row.saving_per_month.value)
-    return f"The move takes about {size}. {best.sentence}{_taken(taken_as.get(best.target))}"
+    shown = min(paying, key=lambda row: row.payback_month.value) if paying else max(known, key=lambda row: row.saving_per_month.value)
+    return f"The move to {shown.target} takes an estimated {size(shown.effort)}. {shown.sentence}{_taken(taken_as.get(shown.target))}"
+
+
+def size(effort: Quantity) -> str:
+    """Person-days with their interval, no finer than an estimate is: ``25 person-days (20 to 30)``."""
+    days = metric("person_days").number
+    low, value, high = (days(round(one)) if one >= 10 else days(round(one, 1)) for one in (effort.low, effort.value, effort.high))
+    return f"{value} person-day{'' if value == '1' else 's'}" + (f" ({low} to {high})" if low != high else "")
 
 
 def _taken(text: Optional[str]) -> str:

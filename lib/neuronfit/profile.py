@@ -256,7 +256,9 @@ def _bottom_line(question: Question, count: int, traffic: Asked) -> str:
         return f"{what}; no traffic declared yet, so busy hours and monthly cost cannot be computed."
     applying = [entry.name for entry in situations(question.params, traffic) if entry.applies]
     tail = (
-        f"{_count_word(len(applying))} of the eight situations apply: {', '.join(applying)}" if applying else "none of the eight situations applies"
+        f"{_count_word(len(applying))} of the eight situations {'applies' if len(applying) == 1 else 'apply'}: {', '.join(applying)}"
+        if applying
+        else "none of the eight situations applies"
     )
     rate = metric("rate_per_s").number
     return f"{what}; {rate(traffic.mean_per_s)} {noun} a second on average, {rate(traffic.peak_per_s)} at the peak; {tail}."

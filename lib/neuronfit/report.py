@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from neuronfit import show
+from neuronfit.decide import deciding
 from neuronfit.dossier import Dossier
 from neuronfit.errors import BadInput, WaitingForEvidence, nearest
 from neuronfit.files import write_whole
@@ -121,7 +122,9 @@ def render(dossier: Dossier, *, generated_utc: Optional[str] = None) -> str:
         details=_details(profile),
         decision=decision,
         stop=_stop(decision),
+        first_open=next((place for place, gate in enumerate(decision.gates if decision else ()) if gate.status != "pass"), -1),
         next_price=_next_price(decision),
+        afterwards=_afterwards(decision, profile),
         headline=headline,
         figure=show.cost_against_latency(dossier),
         steps=[_shown_step(step, evidence[step["number"]]) for step in content["steps"]],
@@ -370,7 +373,7 @@ def _of_benchmark(dossier: Dossier) -> list[_Item]:
         items += [_Item(show.parity_table(entry)), _Item(show.parity_sides_table(entry), "What the outputs were computed with")]
     items += [
         _Item(show.pairs_table(comparison)),
-        _Item(show.batch_latency_curves(figures)),
+        _Item(show.batch_latency_curves(figures, _asked_order(dossier))),
         _Item(show.differences_table(comparison), "Settings that differ" if comparison and comparison.pairs else ""),
         _Item(show.measurements_table(figures), f"All figures in the dossier ({len(figures)})"),
         *([_Item(show.protocol_table(measured), "How it was measured")] if any(entry.taken for entry in measured) else []),
@@ -465,11 +468,23 @@ _EVIDENCE = {
     8: lambda dossier: [
         _Item(show.trial_table(dossier.latest(Trial))),
         _Item(show.trial_figure(dossier), "Look by look"),
-        _Item(show.monday_table(dossier, "PARAMS"), "On Monday morning"),
+        _Item(show.monday_table(dossier, _params_file(dossier)), "On Monday morning"),
         _Item(show.stages_table(dossier.latest(TrialPlan)), "Stages"),
         *(_Item(show.plan_table(one)) for one in _plans(dossier)),
     ],
 }
+
+
+def _params_file(dossier: Dossier) -> str:
+    """What stands in a command: the params file by its usual place, as in every other command of the page."""
+    profile = dossier.latest(Profile)
+    return f"params/{profile.workload.name}.yaml" if profile else "PARAMS"
+
+
+def _asked_order(dossier: Dossier) -> list[str]:
+    """Targets as asked, the baseline first."""
+    profile = dossier.latest(Profile)
+    return [target["name"] for target in (profile.question["baseline"], *profile.question["candidates"])] if profile else []
 
 
 def _trains(dossier: Dossier) -> bool:
@@ -503,9 +518,18 @@ def _definitions(things: Iterable[Any]) -> list[Table]:
 
 
 def _stop(decision: Optional[Decision]) -> int:
-    """Index of the first gate that is not passed: where the evidence stops."""
+    """Index of the gate that the verdict follows from, which is where the sentence says that it stops."""
     gates = decision.gates if decision else ()
-    return next((place for place, gate in enumerate(gates) if gate.status != "pass"), len(gates))
+    gate = deciding(gates) if gates else None
+    return next((place for place, one in enumerate(gates) if gate is not None and one.name == gate.name), len(gates))
+
+
+def _afterwards(decision: Optional[Decision], profile: Profile) -> list[str]:
+    """Commands that bring the next measurement back into the report, where it is taken elsewhere."""
+    step = decision.next_measurement if decision else None
+    if step is None or step.host == "this host" or not step.command.startswith("neuronfit measure "):
+        return []
+    return [f"neuronfit adopt FILE --for {step.target}", f"{show.step_command(profile.workload.name)} --steps 4-8"]
 
 
 def _next_price(decision: Optional[Decision]) -> Any:
@@ -548,11 +572,11 @@ def _details(profile: Profile) -> list[str]:
     ]
     parts += [", ".join(rates)] if rates else ["no traffic declared"]
     bounds = (
-        ("latency_p50_ms", "p50 within {:g} ms"),
-        ("latency_p99_ms", "p99 within {:g} ms"),
-        ("ttft_p99_ms", "first token within {:g} ms"),
-        ("tpot_p99_ms", "each further token within {:g} ms"),
-        ("deadline_h", "done within {:g} h"),
+        ("latency_p50_ms", "p50 within {:,g} ms"),
+        ("latency_p99_ms", "p99 within {:,g} ms"),
+        ("ttft_p99_ms", "first token within {:,g} ms"),
+        ("tpot_p99_ms", "each further token within {:,g} ms"),
+        ("deadline_h", "done within {:,g} h"),
     )
     promises = [text.format(objective[key]) for key, text in bounds if objective.get(key) is not None]
     parts += [", ".join(promises)] if promises else ["no latency promise declared"]

@@ -7,12 +7,13 @@ shown. A metric that is not here does not exist: :func:`metric` raises and names
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Optional
 
 from neuronfit.errors import NotFound, nearest
 
-__all__ = ["METRICS", "Metric", "metric"]
+__all__ = ["METRICS", "Metric", "metric", "spoken"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,26 @@ def _round(value: float, digits: int, money: bool) -> str:
         return f"{value:.1e}"
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text and not money else text
+
+
+_SPOKEN = {
+    "fp32_bf16_matmul": "fp32 with bf16 products",
+    "on_demand": "on demand",
+    "reserved_1yr_no_upfront": "1-year reserved, no upfront",
+    "reserved_3yr_no_upfront": "3-year reserved, no upfront",
+    "capacity_block": "capacity block",
+    "spot_estimate": "spot, estimated",
+    "sagemaker_hosting": "SageMaker hosting",
+}
+
+
+def spoken(name: str) -> str:
+    """A stored name as a reader is told it: ``"fp32_bf16_matmul"`` -> ``"fp32 with bf16 products"``, ``"host<->device copies"`` -> ``"host-device copies"``.
+
+    Only a name is respelled: code inside a sentence (``torch.no_grad()``) stays as it is.
+    """
+    plain = name.replace("<->", "-")
+    return _SPOKEN.get(name, plain.replace("_", " ") if re.fullmatch(r"\w+", plain) else plain)
 
 
 def metric(name: str) -> Metric:

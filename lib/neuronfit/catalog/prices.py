@@ -37,6 +37,7 @@ from neuronfit.catalog import instances, sources, tables
 from neuronfit.errors import BadInput, NotComparable, NotFound, nearest
 from neuronfit.provenance import Grade, Published, Quantity
 from neuronfit.record import Finding, Severity
+from neuronfit.units import spoken
 
 if TYPE_CHECKING:
     import pandas
@@ -151,7 +152,7 @@ class Price:
             value=float(self.usd_per_hour),
             unit="USD/h",
             grade=self.grade,
-            why=f"{self.purchase_option} in {self.region}, {self.source}, as of {self.as_of}",
+            why=f"{spoken(self.purchase_option)} in {self.region}, {self.source}, as of {self.as_of}",
         )
 
     def published(self) -> Published:

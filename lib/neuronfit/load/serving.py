@@ -28,7 +28,7 @@ def how_to_measure(question: Question, target: Target) -> str:
     if target.path == "endpoint":
         return f"{place}: start the server, {write}"
     command = _command(question, target)
-    start = f"serve it with `{command}`" if command else f"serve it by path {target.path}"
+    start = f"serve it with `{command}`" if command else f"serve it by path {target.path} (no command is known for this model, see step 2)"
     return f"{place}: {start}, {write}; or adopt the result file of that server's own benchmark: neuronfit adopt FILE --for {target.name}"
 
 

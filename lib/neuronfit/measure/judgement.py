@@ -84,7 +84,7 @@ def _calls(seen: Seen) -> Iterator[Finding]:
         because = f"the budget of {taken.budget_s:.3g} s was spent after {len(seen.runs)} of {taken.rounds} runs, one call takes {seen.call_s:.3g} s"
         yield _warning("fewer_runs", because, enough)
     if len(values) < needed:
-        yield _warning("few_samples", f"{len(values)} timed calls; the interval of the median needs {needed}", enough)
+        yield _warning("few_samples", f"{len(values)} timed call{'' if len(values) == 1 else 's'}; the interval of the median needs {needed}", enough)
     timed = sum(run.duration_s for run in seen.runs)
     if values and timed < SHORTEST_S and taken.ended != "interrupted":
         yield _warning("too_short", f"the timed calls took {timed:.2g} s together, {SHORTEST_S:g} s is the least", "raise policy.budget_s")
@@ -120,7 +120,8 @@ def _host(seen: Seen) -> Iterator[Finding]:
         if wall > 0.5 and others > BUSY_WITH_OTHERS * max(own, wall):
             loads = [run.load_1min for run in known if run.load_1min is not None]
             load = f", load average {max(loads):.3g}" if loads else ""
-            because = f"everything else on this host kept {others / wall:.2g} CPUs busy, this measurement {own / wall:.2g}{load}"
+            busy = f"{others / wall:.2g}"
+            because = f"everything else on this host kept {busy} CPU{'' if busy == '1' else 's'} busy, this measurement {own / wall:.2g}{load}"
             yield _warning("background_load", because, "stop what else runs on this host and measure again")
     yield from _throttled(seen)
 

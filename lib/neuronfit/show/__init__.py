@@ -53,7 +53,7 @@ from neuronfit.show.steps import (
     utilization_table,
     weights_table,
 )
-from neuronfit.show.table import GRADE_MEANS, Cell, Column, Note, Piece, Row, Table, cell, number
+from neuronfit.show.table import GRADE_MEANS, Cell, Column, Note, Piece, Row, Sentences, Table, cell, number, sentences
 from neuronfit.show.traffic import length_distribution, trace_table, week_load
 from neuronfit.show.trial import monday_table, progress_table, stages_table, trial_figure
 from neuronfit.show.wording import source_text, step_command
@@ -67,6 +67,7 @@ __all__ = [
     "Note",
     "Piece",
     "Row",
+    "Sentences",
     "Table",
     "analysis_table",
     "assumptions_table",
@@ -121,6 +122,7 @@ __all__ = [
     "request_table",
     "runs_table",
     "scaling_table",
+    "sentences",
     "settling",
     "situations_table",
     "sizes_table",

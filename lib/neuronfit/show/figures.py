@@ -8,6 +8,7 @@ The same records give the same bytes: no dates, no random ids.
 
 from __future__ import annotations
 
+import base64
 import html as markup
 import io
 import re
@@ -16,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
+from neuronfit.compare import age
 from neuronfit.dossier import Dossier
 from neuronfit.provenance import Grade, Quantity
 from neuronfit.record import BucketAdvice, Comparison, Cost, Measurement, Payback, Profile, Utilization
 from neuronfit.show.table import Note
 from neuronfit.show.wording import per_million
-from neuronfit.units import metric
+from neuronfit.units import metric, spoken
 
 __all__ = [
     "Figure",
@@ -85,6 +87,11 @@ class Figure:
 AnyFigure = Union[Figure, Note]
 
 
+def picture_link(figure: Figure) -> str:
+    """The drawing as the address of an ``<img>``: what stands on a page twice has its ids once."""
+    return "data:image/svg+xml;base64," + base64.b64encode(figure._repr_svg_().encode()).decode()
+
+
 # -- the figures ------------------------------------------------------------------------------
 
 
@@ -143,18 +150,19 @@ def cost_against_latency(dossier: Dossier) -> AnyFigure:
     )
 
 
-def batch_latency_curves(measurements: Sequence[Measurement]) -> AnyFigure:
+def batch_latency_curves(measurements: Sequence[Measurement], order: Sequence[str] = ()) -> AnyFigure:
     """Throughput against latency over batch sizes, one line for each target and precision.
 
     The latency is p99, or the median where fewer figures have a p99. An INVALID measurement is no point of a line;
-    of repeats the newest is.
+    of figures with the same settings the newest is, as in the headline.
+    ``order`` are the targets as asked, the baseline first, so that each has the colour that it has in the other figures.
     """
     usable = [entry for entry in measurements if entry.valid is not False and entry.settings.batch_size and entry.quantity("throughput_per_s").known]
     tail, middle = ([entry for entry in usable if entry.quantity(name).known] for name in ("latency_p99_s", "latency_p50_s"))
     name, latency = ("latency_p99_s", "p99 latency") if len(tail) >= len(middle) else ("latency_p50_s", "median latency")
     newest: dict[tuple[str, ...], dict[int, Measurement]] = {}
-    for entry in tail if name == "latency_p99_s" else middle:
-        key = (entry.target, (entry.settings.precision or "").replace("_", " "), str(entry.settings.sequence_length), str(entry.grade))
+    for entry in sorted(tail if name == "latency_p99_s" else middle, key=age):
+        key = (entry.target, spoken(entry.settings.precision or ""), str(entry.settings.sequence_length), str(entry.grade))
         newest.setdefault(key, {})[entry.settings.batch_size or 0] = entry
     series: dict[tuple[str, ...], list[tuple[int, Quantity, Quantity, Grade]]] = {
         key: [(batch, entry.quantity("throughput_per_s"), entry.quantity(name), entry.grade) for batch, entry in rows.items()]
@@ -162,7 +170,7 @@ def batch_latency_curves(measurements: Sequence[Measurement]) -> AnyFigure:
     }
     if not series:
         return Note("No VALID figure has a batch size, a throughput and a latency yet.")
-    names = list(dict.fromkeys(entry.target for entry in measurements))
+    names = list(dict.fromkeys([*order, *sorted((entry.target for entry in measurements), key=lambda name: name == "cpu")]))
     said = "; ".join(
         f"{key[0]} "
         + ", ".join(
@@ -260,7 +268,7 @@ def busy_bars(utilization: Optional[Utilization]) -> AnyFigure:
         top = max([1.0, *(row.busy_peak.value for row in rows if row.busy_peak.known)])
         axes.set_xlim(0, top * 100 * 1.02)
         for place, row in enumerate(rows):
-            color = _color(names, row.target)
+            color = _color([one.target for one in utilization.targets], row.target)
             peak = row.busy_peak.value * 100 if row.busy_peak.known else None
             mean = row.busy_mean.value * 100
             axes.barh(place, top * 100, height=0.5, color=INK, alpha=0.07)
@@ -298,7 +306,7 @@ def cost_bars(cost: Optional[Cost]) -> AnyFigure:
         top = max(value for row in rows for one in (row.full_load, row.expected) for value in (one.value or 0, one.high or 0))
         axes.set_xlim(0, top * 1.05)
         for place, row in enumerate(rows):
-            color = _color(names, row.target)
+            color = _color([one.target for one in cost.targets], row.target)
             if row.expected.known:
                 axes.barh(place, row.expected.value, height=0.5, color=color, alpha=0.3)
             axes.barh(place, row.full_load.value, height=0.5, color=color)
@@ -343,7 +351,7 @@ def payback_curve(payback: Optional[Payback]) -> AnyFigure:
         return Note("The payback curve appears once step 7 has a saving and an effort.")
     money = metric("usd").text
     said = "; ".join(
-        f"{row.target} stands at {money(row.cumulative_usd[-1])} after {len(row.cumulative_usd) - 1} months"
+        f"{row.target} stands at {money(float(f'{row.cumulative_usd[-1]:.3g}'))} after {len(row.cumulative_usd) - 1} months"
         + (f" and pays back in month {row.payback_month.value:g}" if row.payback_month.known else " and does not pay back")
         for row in rows
     )
@@ -408,7 +416,7 @@ def settling(measurement: Optional[Measurement]) -> AnyFigure:
 
     return _figure(
         f"settling-{measurement.target}",
-        f"{measurement.target}: {warm:,} warm-up and {timed:,} timed calls in {len(runs)} run{'s' if len(runs) != 1 else ''}{begin}{middle}.",
+        f"{measurement.target}: {warm:,} warm-up and {timed:,} timed call{'' if timed == 1 else 's'} in {len(runs)} run{'s' if len(runs) != 1 else ''}{begin}{middle}.",
         draw,
         "Open: warm-up, kept in the record but not counted. Filled: timed. A vertical line starts the next run.",
         height=3.0,

@@ -10,6 +10,7 @@ from neuronfit.dossier import Dossier
 from neuronfit.record import Comparison, Cost, Decision, Finding, Measurement, Pair, Profile, Severity, Utilization
 from neuronfit.show.table import Cell, Column, Note, Piece, Row, Table, cell, rows_of
 from neuronfit.show.wording import basis, missing, not_run, per_million, step_command, words
+from neuronfit.units import spoken
 
 __all__ = ["VERDICTS", "findings_table", "gates_table", "headline_table"]
 
@@ -143,8 +144,9 @@ def _target_cell(label: str, instance_type: str, figure: Optional[Measurement], 
     how = [instance_type]
     if figure is not None:
         settings = figure.settings
-        how += [part for part in (settings.route or settings.software, settings.precision and words(settings.precision)) if part]
+        how += [part for part in (settings.route or settings.software, settings.precision and spoken(settings.precision)) if part]
         how += [f"batch {settings.batch_size}"] if settings.batch_size else []
+        how += ["INVALID: not to be relied on, see step 4"] if figure.valid is False else []
     elif today:
         how.append("today")
     return cell(label, note=" · ".join(part for part in how if part), strong=True)

@@ -170,7 +170,7 @@ def cost_tornado(cost: Optional[Cost]) -> AnyFigure:
         for place, (row, entry) in enumerate(bars):
             low, high = sorted((entry.usd_at_low.value, entry.usd_at_high.value))
             axes.barh(place, max(high - low, room * 0.002), left=low, height=0.44, color=_color(names, row.target))
-            axes.plot([row.expected.value] * 2, [place - 0.3, place + 0.3], color=INK, linewidth=1.4)
+            axes.plot([row.expected.value] * 2, [place - 0.22, place + 0.3], color=INK, linewidth=1.4)
             text = f"{_end(entry, 'low')} to {_end(entry, 'high')}: {money(entry.usd_at_low.value)} to {money(entry.usd_at_high.value)}"
             axes.text(0, place - 0.27, text, va="bottom", ha="left", fontsize=12, transform=axes.get_yaxis_transform())
 
@@ -252,7 +252,8 @@ def tasks_table(payback: Optional[Payback], target: Optional[str] = None) -> Uni
         more.append(f"During the trial: {shown} ({row.parallel_because}).")
     if row.second_move is not None:
         second = row.second_move
-        more.append(f"A second migration: {second.probability.value:.0%} probable, {money(second.cost.value)} ({second.because}).")
+        likely = f"{second.probability.value:.0%} probable, {money(second.cost.value)} ({second.because})"
+        more.append(f"A second migration: {likely if second.probability.value else f'not reckoned with ({second.because.partition(chr(59))[0]})'}.")
     return Table(
         caption=f"Work of the move to {row.target}",
         columns=(
@@ -260,7 +261,7 @@ def tasks_table(payback: Optional[Payback], target: Optional[str] = None) -> Uni
             Column("low", "if all goes well", "person-days"),
             Column("likely", "most likely", "person-days"),
             Column("high", "if it goes badly", "person-days"),
-            Column("because", "the template, your plan, or the finding that asks for it", words=True),
+            Column("because", "the template and what asks for it, your plan, or the finding", words=True, wide=True),
         ),
         rows=rows_of(lines),
         footnote=" ".join(more),

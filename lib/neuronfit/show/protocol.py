@@ -108,4 +108,4 @@ def _others(entry: Measurement) -> Cell:
         return cell((absent("count", "the system does not say"), "count"))
     busy = sum(run.others_cpu_s or 0.0 for run in known) / sum(run.duration_s for run in known)
     loads = [run.load_1min for run in known if run.load_1min is not None]
-    return cell((_quantity(busy, "count"), "count"), note=f"load average up to {max(loads):.3g}" if loads else "")
+    return cell((_quantity(round(busy, 2), "count"), "count"), note=f"load average up to {max(loads):.3g}" if loads else "")

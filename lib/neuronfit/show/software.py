@@ -9,7 +9,7 @@ from typing import Optional, Union
 
 from neuronfit.provenance import Grade, Quantity
 from neuronfit.record import Compatibility, Compile, Measurement
-from neuronfit.show.table import Cell, Column, Note, Table, cell, plain, rows_of
+from neuronfit.show.table import NO_MATH, Cell, Column, Note, Table, cell, plain, rows_of
 from neuronfit.show.wording import not_run, shape, step_command
 
 __all__ = ["Listing", "commands", "memory_table"]
@@ -54,7 +54,8 @@ class Listing:
     def _repr_html_(self) -> str:
         """The same with a style of its own: a notebook shows ``pre`` in the font of the text."""
         style = "font-family:monospace;background:rgba(127,127,127,.08);padding:.5em .7em;white-space:pre-wrap;line-height:1.35"
-        return self.html().replace("<pre>", f'<pre style="{style}">')
+        styled = self.html().replace("<pre>", f'<pre style="{style}">')
+        return f'<div class="{NO_MATH}">\n{styled}\n</div>'
 
 
 def commands(compatibility: Optional[Compatibility]) -> Union[Listing, Note]:

@@ -6,7 +6,9 @@ returns a :class:`~neuronfit.show.table.Note` where the record is not there yet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, Optional, Union
 
 from neuronfit import stats
@@ -29,6 +31,7 @@ from neuronfit.record import (
 from neuronfit.show.headline import VERDICTS
 from neuronfit.show.table import Cell, Column, Note, Table, cell, number, plain, rows_of
 from neuronfit.show.wording import basis, missing, not_run, one_line, per_million, shape, software, source_text, words
+from neuronfit.units import spoken
 from neuronfit.workload import request_shortening
 
 __all__ = [
@@ -385,22 +388,25 @@ def measurements_table(measurements: Sequence[Measurement]) -> Union[Table, Note
             Column("p50", "median latency of one call", "ms"),
             Column("p99", "99th percentile of latency, where the sample is large enough", "ms"),
             Column("taken with", "software, route, SDK and what the clock covered", words=True, wide=True),
-            Column("valid", "whether the run followed the protocol", words=True),
-            Column("source", "who says so", words=True, wide=True),
+            Column(
+                "source",
+                "who says so, and whether a measurement is valid: the first reason why not, step 4's findings have all",
+                words=True,
+                wide=True,
+            ),
             Column("record", "id of the record", words=True),
         ),
         rows=rows_of(
             (
                 cell(entry.target, note=entry.instance_type or "", strong=True),
                 cell(shape(entry)),
-                cell(entry.settings.precision or "not stated"),
+                cell(spoken(entry.settings.precision or "not stated")),
                 cell((entry.quantity("throughput_per_s"), "throughput_per_s")),
                 cell((entry.quantity("latency_mean_s"), "latency_mean_s")),
                 cell((entry.quantity("latency_p50_s"), "latency_p50_s")),
                 cell((entry.quantity("latency_p99_s"), "latency_p99_s")),
-                cell(software(entry), note=entry.settings.timed_region or ""),
-                _valid_cell(entry),
-                cell(source_text(entry.source)),
+                cell(software(entry), note=spoken(entry.settings.timed_region or "")),
+                cell(source_text(entry.source), note=_validity(entry), tone="bad" if entry.valid is False else ""),
                 cell(entry.id, record=entry.id),
             )
             for entry in ordered
@@ -428,13 +434,13 @@ def pairs_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
         rows=rows_of(
             (
                 cell(pair.candidate, strong=True),
-                cell(pair.mode),
+                cell(modes),
                 cell((pair.throughput, "ratio")),
                 cell((pair.latency_p50, "ratio")),
                 cell((pair.latency_p99, "ratio")),
                 cell(VERDICTS[pair.verdict][0], tone=VERDICTS[pair.verdict][1]),
             )
-            for pair in comparison.pairs
+            for pair, modes in _each_once(comparison.pairs)
         ),
         footnote=" ".join(
             [
@@ -459,31 +465,41 @@ def differences_table(comparison: Optional[Comparison]) -> Union[Table, Note]:
     """The settings in which two sides differ, and whether that forbids the comparison."""
     if comparison is None:
         return not_run(None, 4)
+    alike: dict[tuple[bool, str, str, str], dict[str, str]] = {}
+    for pair, modes in _each_once(comparison.pairs):
+        for entry in pair.differences:
+            found = alike.setdefault((not entry.matters, entry.setting, spoken(entry.baseline), spoken(entry.candidate)), {})
+            found[pair.candidate] = f"{found[pair.candidate]} and {modes}" if pair.candidate in found else modes
+    if not alike:
+        return Note("The settings do not differ.")
+    every = {pair.candidate: sum(other.candidate == pair.candidate for other, _ in _each_once(comparison.pairs)) for pair in comparison.pairs}
     rows = [
         (
-            cell(pair.candidate, note=modes, strong=True),
-            cell(words(entry.setting)),
-            cell(entry.baseline),
-            cell(entry.candidate),
-            cell("forbids it" if entry.matters else "shown only", tone="bad" if entry.matters else ""),
+            cell(words(setting), strong=not harmless),
+            cell(theirs),
+            cell(ours),
+            cell("; ".join(_in_pairs(name, modes, every[name]) for name, modes in found.items())),
+            cell("forbids it" if not harmless else "shown only", tone="bad" if not harmless else ""),
         )
-        for pair, modes in _each_once(comparison.pairs)
-        for entry in sorted(pair.differences, key=lambda entry: not entry.matters)
+        for (harmless, setting, theirs, ours), found in sorted(alike.items(), key=lambda row: row[0][0])
     ]
-    if not rows:
-        return Note("The settings do not differ.")
     return Table(
         caption="Settings that differ",
         columns=(
-            Column("pair", "the candidate, and how the two figures were matched", words=True),
-            Column("setting", "the setting in which they differ", words=True),
+            Column("setting", "the setting in which they differ; what forbids the comparison comes first", words=True),
             Column("baseline", "its value on the baseline", words=True),
             Column("candidate", "its value on the candidate", words=True),
+            Column("pairs", "the candidates that it is so for; how the two figures were matched, where it is not so for every pair", words=True),
             Column("comparison", "whether the difference changes what is being compared", words=True),
         ),
         rows=rows_of(rows),
         key="differences",
     )
+
+
+def _in_pairs(candidate: str, modes: str, count: int) -> str:
+    """The candidate, with the modes where it has pairs that do not differ so."""
+    return candidate if len(modes.split(" and ")) >= count or count == 1 else f"{candidate} ({modes})"
 
 
 def runs_table(measurement: Optional[Measurement]) -> Union[Table, Note]:
@@ -502,7 +518,7 @@ def runs_table(measurement: Optional[Measurement]) -> Union[Table, Note]:
         middle = stats.median(list(run.values_s)) if run.values_s else None
         rows.append(
             (
-                cell(f"run {index}", note=run.start_utc),
+                cell(f"run {index}", note=f"{run.start_utc[:19].replace('T', ' ')} UTC"),
                 cell(f"{len(run.warmup_s):,}"),
                 cell(f"{len(run.values_s):,}"),
                 cell(f"{len(run.errors):,}", note=run.errors[0] if run.errors else ""),
@@ -626,8 +642,8 @@ def bases_table(cost: Optional[Cost]) -> Union[Table, Note]:
         caption="Cost at full load on each purchase option",
         columns=(
             Column("target", "name in the params file and instance type", words=True),
-            Column(words(cost.purchase_option), "the basis of this report", per_million(cost)),
-            *(Column(words(option), "the same throughput at this purchase option", per_million(cost)) for option in options),
+            Column(spoken(cost.purchase_option), "the basis of this report", per_million(cost)),
+            *(Column(spoken(option), "the same throughput at this purchase option", per_million(cost)) for option in options),
         ),
         rows=rows_of(
             (
@@ -640,10 +656,23 @@ def bases_table(cost: Optional[Cost]) -> Union[Table, Note]:
             )
             for entry in cost.targets
         ),
-        footnote="Compare down a column. Across columns the price basis differs, so the comparison would be unfair.",
+        footnote="Compare down a column. Across columns the price basis differs, so the comparison would be unfair." + _ages(cost, options),
         key="bases",
         record=cost.id,
     )
+
+
+def _ages(cost: Cost, options: Sequence[str]) -> str:
+    """How old the prices of the other purchase options were when the costs were reckoned, where their dates are known."""
+    reckoned, said = date.fromisoformat(cost.created_utc[:10]), []
+    for option in options:
+        texts = (entry.other_bases[option].why or "" for entry in cost.targets if option in entry.other_bases and entry.other_bases[option].known)
+        days = sorted({found for text in texts for found in re.findall(r"as of (\d{4}-\d{2}-\d{2})", text)})
+        if days:
+            ages = [(reckoned - date.fromisoformat(day)).days for day in (days[-1], days[0])]
+            old = f"{ages[0]}" if ages[0] == ages[1] else f"{ages[0]} to {ages[1]}"
+            said.append(f"{spoken(option)} {' to '.join(dict.fromkeys((days[0], days[-1])))}, {old} days old")
+    return f" Prices as of: {'; '.join(said)}." if said else ""
 
 
 def payback_table(payback: Optional[Payback]) -> Union[Table, Note]:
@@ -670,7 +699,7 @@ def payback_table(payback: Optional[Payback]) -> Union[Table, Note]:
                 cell((entry.saving_per_month, "usd_per_month")),
                 cell((entry.upkeep_per_month, "usd_per_month")),
                 cell((entry.effort, "person_days")),
-                cell((entry.effort_usd, "usd")),
+                cell((_no_finer(entry.effort_usd), "usd")),
                 cell((entry.payback_month, "months")),
                 cell((entry.probability, "fraction")),
                 cell((entry.volume_needed, "ratio")),
@@ -736,6 +765,13 @@ def trial_table(trial: Optional[Trial]) -> Union[Table, Note]:
     )
 
 
+def _no_finer(usd: Quantity) -> Quantity:
+    """An estimate in money with three digits that count."""
+    if not usd.known:
+        return usd
+    return usd.model_copy(update={name: float(f"{end:.3g}") for name in ("value", "low", "high") if (end := getattr(usd, name)) is not None})
+
+
 # -- parts of rows -----------------------------------------------------------------------------
 
 
@@ -746,21 +782,27 @@ def _compiled_with(versions: Mapping[str, str], flags: Sequence[str], compiled: 
     return cell(", ".join(parts)) if parts else missing("nothing was compiled")
 
 
-def _valid_cell(measurement: Measurement) -> Cell:
+def _validity(measurement: Measurement) -> str:
+    """Whether a measurement followed the protocol; of several reasons why not the first. Nothing about a figure without runs."""
     if measurement.valid is None:
-        return missing(measurement.validity or "a figure without runs cannot be judged")
-    return cell("valid" if measurement.valid else "invalid", note=measurement.validity, tone="good" if measurement.valid else "bad")
+        return ""
+    first, *more = measurement.validity.split(" | ")
+    if measurement.valid:
+        return f"valid: {first}" if first else "valid"
+    return f"INVALID: {first.partition('; ')[0]}{f', and {len(more)} more' if more else ''}"
 
 
 def _stage_text(stage: Mapping[str, Any]) -> str:
     parts = []
     for key, value in stage.items():
-        if value is None:
+        if value is None or key in ("next", "length_from"):
             continue
         if key == "name":
             parts.insert(0, f"{value}:")
         elif key == "share" and isinstance(value, (int, float)):
             parts.append(f"{value * 100:g}% of the traffic,")
+        elif key == "open":
+            parts.append(f"length not known: {value},")
         elif key.endswith("_min") and isinstance(value, (int, float)):
             parts.append(f"{words(key[:-4])} {value:,g} min,")
         else:

@@ -17,7 +17,13 @@ from typing import Optional, Union
 from neuronfit.provenance import Grade, Quantity
 from neuronfit.units import metric
 
-__all__ = ["ABSENT", "Cell", "Column", "GRADE_MEANS", "Note", "Piece", "Row", "Table", "cell", "number", "plain"]
+__all__ = ["ABSENT", "Cell", "Column", "GRADE_MEANS", "Note", "Piece", "Row", "Sentences", "Table", "cell", "number", "plain", "sentences"]
+
+NO_MATH = "tex2jax_ignore mathjax_ignore"
+"""Classes that keep MathJax from setting what stands between two dollar signs as a formula: a notebook runs it over all HTML."""
+
+MANY = 9
+"""A table of more columns is set smaller in a notebook: it has 848 pixels beside the file browser of a window of 1,280."""
 
 ABSENT = "–"
 """What stands where a number is absent; its reason is the tooltip."""
@@ -167,7 +173,27 @@ class Note:
         return f'<p class="remark">{markup.escape(self.text)}</p>'
 
     def _repr_html_(self) -> str:
-        return f'<p style="opacity:.7;margin:.4em 0">{markup.escape(self.text)}</p>'
+        return f'<p class="{NO_MATH}" style="opacity:.7;margin:.4em 0">{markup.escape(self.text)}</p>'
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Paragraphs to read. Printed text is broken by JupyterLab wherever the line ends, also in the middle of a word."""
+
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.texts)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return "\n".join(f'<p class="{NO_MATH}" style="margin:.4em 0">{markup.escape(text)}</p>' for text in self.texts)
+
+
+def sentences(*texts: str) -> Sentences:
+    """What a notebook says in words: ``show.sentences(found.bottom_line)``."""
+    return Sentences(texts)
 
 
 # -- the table --------------------------------------------------------------------------------
@@ -202,6 +228,18 @@ class Table:
         """The grades that occur, strongest first."""
         used = {piece.grade for row in (*self.rows, *self.reference) for entry in row.cells for piece in entry.pieces}
         return [grade for grade in Grade if grade in used]
+
+    @property
+    def absences(self) -> dict[str, list[str]]:
+        """Reason -> where a number is absent for it, ``"l4: full load, your traffic"``: a tooltip cannot be read on paper, nor by touch."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for row in (*self.rows, *self.reference):
+            for column, entry in zip(self.columns, row.cells):
+                for piece in entry.pieces:
+                    if piece.text == ABSENT and piece.why:
+                        labels = found.setdefault(piece.why, {}).setdefault(row.cells[0].pieces[0].text, [])
+                        labels += [column.label] if column.label not in labels else []
+        return {why: [f"{row}: {', '.join(labels)}" for row, labels in places.items()] for why, places in found.items()}
 
     # -- as text ----------------------------------------------------------------------------
 
@@ -240,14 +278,20 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Markup that brings its own style: what a notebook shows, definitions folded above the table."""
-        return self._markup(_Dress(inline=True))
+        return f'<div class="{NO_MATH}">\n{self._markup(_Dress(inline=True))}\n</div>'
 
     def _markup(self, dress: "_Dress") -> str:
         inline = dress.inline
         out: list[str] = []
+        rows = (*self.rows, *self.reference)  # a column without a word needs no room for words
+        self = replace(
+            self,
+            columns=tuple(replace(one, wide=one.wide and not all(row.cells[place].absent for row in rows)) for place, one in enumerate(self.columns)),
+        )
         if inline:
             out.append(self._definitions_markup(dress))
-        out.append(f"<table {dress('table', f'table-{self.key}' if self.key else '')}>")
+        dense = "dense" if inline and len(self.columns) > MANY else ""
+        out.append(f"<table {dress('table', dense, f'table-{self.key}' if self.key else '')}>")
         out.append(f"<caption {dress('caption')}>{markup.escape(self.caption)}</caption>")
         out.append("<thead><tr>" + "".join(self._head(column, dress) for column in self.columns) + "</tr></thead>")
         out.append("<tbody>" + "".join(self._row(row, dress) for row in self.rows) + "</tbody>")
@@ -270,7 +314,8 @@ class Table:
 
     def _head(self, column: Column, dress: "_Dress") -> str:
         unit = f"<small {dress('unit')}>{markup.escape(column.unit)}</small>" if column.unit else ""
-        return f'<th scope="col" {dress("words" if column.words else "num", "wide" if column.wide else "")} title="{markup.escape(column.meaning)}">{markup.escape(column.label)}{unit}</th>'
+        looks = dress("words" if column.words else "num", "wide" if column.wide else "", "head" if dress.inline else "")
+        return f'<th scope="col" {looks} title="{markup.escape(column.meaning)}">{markup.escape(column.label)}{unit}</th>'
 
     def _row(self, row: Row, dress: "_Dress") -> str:
         cells = "".join(self._cell(entry, column, dress, is_head=index == 0) for index, (entry, column) in enumerate(zip(row.cells, self.columns)))
@@ -294,7 +339,7 @@ class Table:
 
 def _piece(piece: Piece, dress: "_Dress", default_record: str) -> str:
     title = f' title="{markup.escape(piece.why)}"' if piece.why else ""
-    text = markup.escape(piece.text)
+    text = _foldable(markup.escape(piece.text)) if dress.inline else markup.escape(piece.text)
     record = piece.record or default_record
     leads = record in dress.anchors
     if piece.text == ABSENT:
@@ -308,6 +353,11 @@ def _piece(piece: Piece, dress: "_Dress", default_record: str) -> str:
     if leads:
         mark = f'<a {look} href="#record-{record}" title="{piece.grade}, record {record}">{letter}</a>'
     return f'<span class="n"{title}>{text}{mark}</span>'
+
+
+def _foldable(text: str) -> str:
+    """Where ids of records and names with points or underscores may be broken: else one of them makes a column too wide for a notebook."""
+    return re.sub(r"(?<=[a-z]{3}[._])(?=[a-z]{3})|(?<=\b[0-9a-f]{8})(?=[0-9a-f]{8}\b)", "<wbr/>", text)
 
 
 class _Dress:
@@ -326,9 +376,11 @@ class _Dress:
 
 _STYLE = {
     "table": "border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.3em 0",
+    "dense": "font-size:12px",
     "caption": "text-align:left;font-weight:600;padding:.3em 0;caption-side:top",
-    "num": "text-align:right;white-space:nowrap;vertical-align:top;padding:.3em .7em;border-bottom:1px solid rgba(127,127,127,.3)",
-    "words": "text-align:left;vertical-align:top;padding:.3em .7em;border-bottom:1px solid rgba(127,127,127,.3)",
+    "num": "text-align:right;white-space:nowrap;vertical-align:top;padding:.3em .4em;border-bottom:1px solid rgba(127,127,127,.3)",
+    "words": "text-align:left;vertical-align:top;padding:.3em .4em;border-bottom:1px solid rgba(127,127,127,.3)",
+    "head": "white-space:normal;vertical-align:bottom",
     "today": "background:rgba(127,127,127,.1)",
     "apart": "text-align:left;font-weight:400;opacity:.75;padding:.8em .7em .2em;border-bottom:1px solid rgba(127,127,127,.3)",
     "unit": "display:block;font-weight:400;opacity:.75;font-size:85%",

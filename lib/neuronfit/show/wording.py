@@ -8,6 +8,7 @@ from typing import Any, Optional
 from neuronfit.provenance import Estimated, Imported, Measured, Published, Quantity, Source
 from neuronfit.record import Cost, Measurement
 from neuronfit.show.table import Cell, Note, Piece, plain
+from neuronfit.units import spoken
 
 __all__ = ["basis", "missing", "not_run", "one_line", "per_million", "shape", "software", "source_note", "source_text", "step_command", "words"]
 
@@ -62,7 +63,9 @@ def per_million(cost: Optional[Cost]) -> str:
 
 def basis(cost: Cost) -> str:
     """The one price basis, and what a useful result is."""
-    option = words(cost.purchase_option)
+    if not any(entry.price.known for entry in cost.targets):
+        return "No target has a price yet, so there is no cost."
+    option = spoken(cost.purchase_option)
     units = " or ".join(sorted({f"one {entry.result_unit}" for entry in cost.targets if entry.full_load.known}))
     result = f" A useful result is {units}." if units else ""
     return f"{option[:1].upper()}{option[1:]} prices in {cost.region} for every row{_seen(cost)}.{result}"
