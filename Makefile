@@ -18,8 +18,10 @@ test: $(READY)
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --nbval-lax notebooks
 
+# Trusted, as JupyterLab shows the drawings of a notebook that it does not trust as text.
 lab: $(READY)
-	$(BIN)/jupyter lab --notebook-dir=notebooks
+	$(BIN)/jupyter trust notebooks/*.ipynb
+	$(BIN)/jupyter lab --notebook-dir=. --preferred-dir=notebooks
 
 # Written outputs that are committed: the sample report, the notebooks' outputs, the editors' schema.
 sample notebooks: $(READY)
@@ -39,6 +41,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/control_moves.py
 	$(BIN)/python benchmarks/splitter.py
 	$(BIN)/python benchmarks/trial_looks.py
+	$(BIN)/python benchmarks/trial_memory.py --millions 4
 	$(BIN)/python benchmarks/trial_kills.py
 	$(BIN)/python benchmarks/trial_error_rates.py --trials 300
 	$(BIN)/python benchmarks/trial_end_to_end.py

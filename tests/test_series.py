@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat.sign
 import pytest
 from neuronfit import series
 from neuronfit.errors import BadInput
@@ -79,6 +80,16 @@ def test_resume_skips_what_is_concluded_for_the_same_params_and_nothing_else(mon
     changed = Question.from_file(params_file(tmp_path, objective={"latency_p99_ms": 5}), reports=tmp_path)
     assert series.run(changed, (1, 0), resume=True).skipped == []
     assert log == [1, 0, 0, 1, 0]
+
+
+def test_a_copy_that_was_run_here_is_trusted(monkeypatch, tmp_path):
+    """JupyterLab shows the drawings of a notebook without a signature as text."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    question = Question.from_file(params_file(tmp_path), reports=tmp_path)
+    series._execute(question, 1)
+    notary, copy = nbformat.sign.NotebookNotary(), question.dossier.executed_folder / series.notebook(1).name
+    assert notary.check_signature(nbformat.read(copy, as_version=4))
+    assert not notary.check_signature(nbformat.read(series.notebook(1), as_version=4))
 
 
 def test_papermill_passes_a_whole_params_file(tmp_path):

@@ -7,6 +7,7 @@ it, so an interrupted series loses nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -152,6 +153,15 @@ def _execute(question: Question, step: int) -> None:
         raise StepFailed(step, type(error).__name__, _first_line(str(error))) from None
     finally:
         _restore(saved)
+    _trust(executed)
+
+
+def _trust(executed: Path) -> None:
+    """Sign a copy that was run here, as Jupyter does with a notebook that one has run: unsigned, JupyterLab shows its drawings as text."""
+    import nbformat.sign
+
+    with contextlib.suppress(OSError, ValueError):  # then it is to be trusted by hand
+        nbformat.sign.NotebookNotary().sign(nbformat.read(executed, as_version=4))
 
 
 def _restore(saved: dict[str, Optional[str]]) -> None:
