@@ -174,7 +174,9 @@ def test_keys_called_not_judged_are_read_by_no_step():
     names = {key.rpartition(".")[2] for key in generator.NOT_JUDGED}
     for path, tree in modules().items():
         read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert path.startswith("params/") or not read & names, f"{path} reads {sorted(read & names)}: take it out of NOT_JUDGED in tools/params_doc.py"
+        assert path.startswith("params/") or not read & names, (
+            f"{path} reads {sorted(read & names)}: take it out of NOT_JUDGED in tools/params_doc.py"
+        )
 
 
 def test_the_params_files_in_the_docs_are_valid():

@@ -151,6 +151,11 @@ def test_bad_options_end_in_one_line(tmp_path, call, extra):
     assert (status, out) == (2, "") and err.count("\n") == 1
 
 
+def test_a_file_without_a_sample_ends_with_status_3(tmp_path, call):
+    status, out, _ = call("monitor", saved(tmp_path, '{"neuron_runtime_data": ['))
+    assert status == 3 and "no_sample" in out
+
+
 def test_a_file_that_is_none_ends_in_one_line(tmp_path, call):
     status, out, err = call("monitor", saved(tmp_path, "hello"))
     assert (status, out) == (2, "") and "not a monitor's file" in err and err.count("\n") == 1

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
 from neuronfit.cli.common import as_json_option, group, params_path, print_json, reports_option
+
+if TYPE_CHECKING:
+    from neuronfit.record import Finding
 
 
 @group.command(
@@ -56,13 +60,18 @@ def monitor(
         else:
             click.echo(monitor_lines(record))
             click.echo(f"adopted {record.id} for {aim.name} | next: neuronfit run {question.command_name} --steps 5-8")
-        return 0
+        return _status(record.findings)
     summary = monitors.summarise(file, instance_type=instance_type, columns=fields)
     if as_json:
         print_json(summary.plain())
     else:
         click.echo(monitor_lines(summary))
-    return 0
+    return _status(summary.findings)
+
+
+def _status(findings: Sequence[Finding]) -> int:
+    """0 where the file says something, 3 where it has no sample."""
+    return 3 if any(finding.code == "no_sample" for finding in findings) else 0
 
 
 def _write_table(file: Path, table: Path, fields: tuple[str, ...]) -> None:
