@@ -740,7 +740,7 @@ def test_how_likely_is_said_with_what_it_takes_for_granted(tmp_path):
         assert part in sentence
     assert "probability above" not in sentence and row.taken_as in sentence
     [gate] = [gate for gate in records["decision"].gates if gate.name == "cheaper"]
-    assert row.taken_as in gate.because and gate.grade is Grade.ESTIMATED
+    assert "(figures at face value, doubts as in step 6)" in gate.because and gate.grade is Grade.ESTIMATED
     assert row.taken_as in str(show.cost_table(record)) and row.probability_cheaper.grade is Grade.ESTIMATED
 
 
@@ -750,6 +750,8 @@ def test_measured_alike_with_their_own_intervals_nothing_is_taken_for_granted(tm
         asked.dossier.admit(measured(asked, name, rates))
     record, rows = priced(asked)
     assert rows["inf2"].taken_as is None and "face value" not in record.bottom_line
+    [gate] = [gate for gate in walk(asked)["decision"].gates if gate.name == "cheaper"]
+    assert "doubts" not in gate.because and "face value" not in gate.because
     assert record.bottom_line.endswith("estimated: inf2 is the cheaper one in more than 99% of the draws.")
 
 

@@ -341,7 +341,8 @@ class _Evidence:
             for where, found in (("at full load", row.probability_cheaper_full_load), ("at your traffic", row.probability_cheaper))
             if found is not None and (share := found.value) is not None
         ]
-        taken = f" ({row.taken_as})" if row.taken_as else ""
+        face = "figures at face value, " if "face value" in (row.taken_as or "") else ""
+        taken = f" ({face}doubts as in step 6)" if row.taken_as else ""
         text = f"; estimated, it is the cheaper one {listed(known)}{taken}" if known else ""
         saving, money = row.saving_per_month, metric("usd_per_month").text
         if saving is not None and saving.low is not None and saving.low < 0 < saving.high:
