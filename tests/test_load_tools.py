@@ -186,7 +186,7 @@ LOCUST = [
     }
 ]  # fmt: skip
 
-SIEGE = """New configuration template added to /root/.siege
+SIEGE = """New configuration template added to /home/ann/.siege
 {\t"transactions":\t\t\t         415,
 \t"availability":\t\t\t       99.05,
 \t"elapsed_time":\t\t\t        2.00,

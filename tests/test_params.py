@@ -373,3 +373,31 @@ def test_lengths_survive_a_record(tmp_path):
     """JSON has words for keys; read again they are the same lengths."""
     asked = params.parse(mapping(traffic__sequence_lengths={64: 3, 512: 1}))
     assert params.parse(json.loads(json.dumps(asked.model_dump(mode="json")))) == asked
+
+
+KEY = "abc123verysecret"
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"api_key_env": f"sk_{KEY}"},
+        {"baseline_url": f"http://h/v1?token={KEY}"},
+        {"candidate_url": f"http://user:{KEY}@h"},
+        {"body": {"headers": [{"Authorization": KEY}]}},
+    ],
+    ids=["in place of a name", "in a query", "before the host", "in the body"],
+)
+def test_the_trial_refuses_a_credential_wherever_an_endpoint_does_and_repeats_none(section):
+    with pytest.raises(BadParams) as error:
+        params.parse({**mapping(), "trial": section})
+    assert KEY not in str(error.value) and "\n" not in str(error.value) and "api_key_env" in str(error.value)
+
+
+def test_a_body_that_holds_itself_ends_in_one_line():
+    """An alias in YAML may make a mapping its own value."""
+    body = {"again": [], "password": KEY}
+    body["again"].append(body)
+    with pytest.raises(BadParams) as error:
+        params.parse({**mapping(), "trial": {"body": body}})
+    assert "body.password" in str(error.value) and KEY not in str(error.value)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, Optional, Union
 
 from pydantic import Field, model_validator
 
-from neuronfit.params.credentials import SECRET_KEYS, keys_in
+from neuronfit.params.credentials import refuse_in_requests
 from neuronfit.sections import Section
 
 __all__ = ["Endpoint", "Evidence", "Target"]
@@ -47,19 +46,8 @@ class Endpoint(Section):
     @classmethod
     def _no_credentials(cls, data: Any) -> Any:
         """Messages here never repeat what was written: it may be a key."""
-        if not isinstance(data, Mapping):
-            return data
-        variable = data.get("api_key_env")
-        if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", str(variable)) or str(variable).startswith("sk_"):
-            raise ValueError("api_key_env is no name of an environment variable; a key itself is never written here, e.g. api_key_env: VLLM_API_KEY")
-        url = str(data.get("url", ""))
-        if url and not re.match(r"https?://[^/\s]", url):
-            raise ValueError("url must begin with http:// or https:// and name a host")
-        if re.match(r"https?://[^/]*@", url) or re.search(rf"[?&]({'|'.join(SECRET_KEYS)}|key)=", url, flags=re.IGNORECASE):
-            raise ValueError("url holds a credential; put it into an environment variable and its name into api_key_env")
-        for name in keys_in(data.get("body")):
-            if name.lower().replace("-", "_") in SECRET_KEYS:
-                raise ValueError(f"body.{name} looks like a credential; put it into an environment variable and its name into api_key_env")
+        if isinstance(data, Mapping):
+            refuse_in_requests(data, ["url"], "VLLM_API_KEY")
         return data
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 
 from pydantic import Field, model_validator
 
-from neuronfit.params.credentials import SECRET_KEYS, SECRETS, keys_in, texts_in
+from neuronfit.params.credentials import SECRETS, refuse_in_requests, texts_in
 from neuronfit.sections import Section
 
 __all__ = ["Criterion", "CriterionMetric", "DEFAULT_STAGES", "Stage", "Trial"]
@@ -164,17 +164,7 @@ class Trial(Section):
             if SECRETS.search(text) or re.match(r"https?://[^/\s]*@", text):
                 raise ValueError(f"{where} holds a private key or token; put it into an environment variable and its name into api_key_env")
         if isinstance(data, Mapping):
-            for name in ("baseline_url", "candidate_url"):
-                if data.get(name) is not None and not re.match(r"https?://[^/\s]", str(data[name])):
-                    raise ValueError(f"{name} must begin with http:// or https:// and name a host")
-            for name in keys_in(data.get("body")):
-                if name.lower().replace("-", "_") in SECRET_KEYS:
-                    raise ValueError(f"body.{name} looks like a credential; put it into an environment variable and its name into api_key_env")
-            variable = data.get("api_key_env")
-            if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", str(variable)):
-                raise ValueError(
-                    "api_key_env is no name of an environment variable; a key itself is never written here, e.g. api_key_env: SERVICE_TOKEN"
-                )
+            refuse_in_requests(data, ["baseline_url", "candidate_url"], "SERVICE_TOKEN")
         return data
 
     @model_validator(mode="after")
